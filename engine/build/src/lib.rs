@@ -84,7 +84,7 @@ impl Builder {
         let files = compiler.file_descriptor_set();
         self.check_bytes(&files)?;
         let Self { server, client, bytes, mut messages } = self;
-        // Prost writes there what its settings say, the file of `include_file` too.
+        // Prost writes all its files there, that of `include_file` too.
         let written = directory.join(format!("{descriptors}.written"));
         fs::create_dir_all(&written)?;
         messages.out_dir(&written).service_generator(Box::new(Generator { server, client, bytes, descriptors }));
@@ -114,7 +114,7 @@ impl Builder {
     }
 }
 
-/// A name for the descriptors of these files that no others have.
+/// A name for the descriptors of these files, unlike any other's.
 fn descriptors_name(protos: &[impl AsRef<Path>]) -> io::Result<String> {
     let stem = protos.first().and_then(|proto| proto.as_ref().file_stem());
     let stem = stem.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "name at least one .proto file"))?;
@@ -131,7 +131,7 @@ fn compiled(protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> Resul
         compiler.include_source_info(true).include_imports(true).open_files(protos)?;
         Ok(compiler)
     };
-    // The first error has the source that it is about.
+    // Only the first error carries the source that it is about.
     open(Compiler::new(includes)?)
         .or_else(|error| open(Compiler::with_file_resolver(Resolver::new(includes))).map_err(|_: protox::Error| error))
 }
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with these files, and one for what is generated.
+    /// A folder with these files, and one for the generated ones.
     fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, text) in files {

@@ -1,8 +1,8 @@
 //! Names in `.proto` files, resolved as protoc resolves them: by what a file and its imports declare, whatever else is
 //! compiled with it.
 //!
-//! protox looks up the first part of a dotted name among all files that it has read. A package of another file may then end
-//! the search in an inner scope, depending on the order of the files.
+//! protox looks up the first part of a dotted name among all files that it has read. A package of another file may then
+//! end the search in an inner scope, depending on the order of the files.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -68,7 +68,7 @@ impl FileResolver for Resolver {
         let scopes = self.scopes(&file)?;
         let mut resolved = FileDescriptorProto::clone(&file);
         scopes.resolve_file(&mut resolved);
-        // What needs no change keeps its source, for messages of errors.
+        // An unchanged file keeps its source, for error messages.
         if resolved == *file { self.files.open_file(name) } else { Ok(resolved.into()) }
     }
 }

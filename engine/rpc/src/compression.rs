@@ -19,7 +19,7 @@ use crate::status::Status;
 const ZSTD_LEVEL: i32 = 1;
 /// Larger windows are refused: a frame may ask for gigabytes.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-/// Of 0 to 11; as fast as gzip, and smaller.
+/// On a scale of 0 to 11: as fast as gzip, with smaller output.
 #[cfg(feature = "brotli")]
 const BROTLI_QUALITY: u32 = 3;
 /// Base-2 logarithm of the window: 4 MiB, the default message limit.
@@ -189,22 +189,22 @@ impl Encoding {
     }
 }
 
-/// Bytes that each byte of a compressed message may hold without a budget. Gzip and deflate hold no more than 1032.
+/// Decompressed bytes that each compressed byte may hold free of budget. Gzip and deflate reach at most 1032.
 const FREE_RATIO: usize = 1100;
-/// What a budget gets back each second.
+/// Bytes returned to a budget each second.
 const BUDGET_BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
-/// With less in its budget a connection waits until there is more.
+/// With less left in its budget, a connection's compressed messages are refused.
 const BUDGET_BYTES_MIN: usize = 64 * 1024;
 
-/// What the compressed messages of a connection may hold beyond [`FREE_RATIO`] times their bytes: two messages of the
-/// largest size, and then so much a second. 14 bytes may hold four megabytes, which cost as much as thousands of calls.
+/// A connection's budget for decompressed bytes beyond [`FREE_RATIO`] times the compressed ones: two messages of the
+/// largest size, then [`BUDGET_BYTES_PER_SECOND`]. 14 bytes may hold four megabytes, at the cost of thousands of calls.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(Mutex<Spent>);
 
 #[derive(Debug, Default)]
 struct Spent {
     bytes: usize,
-    /// When that was so; none if nothing was ever spent.
+    /// Time of that count; `None` before the first message.
     at: Option<Instant>,
 }
 
@@ -254,7 +254,7 @@ fn overspent() -> Status {
     ))
 }
 
-/// Decompresses a frame that says how much it holds, into exactly so much memory; `None` for any other message.
+/// Decompresses a frame that states its content's size, into exactly that much memory; `None` for any other message.
 #[cfg(feature = "zstd")]
 fn zstd_at_once(message: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     thread_local! {

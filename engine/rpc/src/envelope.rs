@@ -23,7 +23,7 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// Client certificates verified by mutual TLS, the client's own first, in DER.
     pub certificates: Vec<Bytes>,
-    /// What its compressed messages may hold.
+    /// Budget of its compressed messages.
     pub(crate) budget: Arc<Budget>,
     /// Set when a credential was shown on the connection.
     pub(crate) is_known: Arc<AtomicBool>,

@@ -49,8 +49,8 @@ pub(crate) fn give_back(output: &mut Output) {
     WRITE_BUFFER.set(if is_better { buffer } else { kept });
 }
 
-/// The reason of a connection whose read failed. A peer that closes without TLS's `close_notify` has closed: frames say where
-/// messages end.
+/// The close reason of a connection whose read failed. A peer that closes without TLS's `close_notify` has closed:
+/// frames mark where messages end.
 #[cfg(feature = "server")]
 pub(crate) fn read_failed(error: &io::Error) -> String {
     match error.kind() {

@@ -18,7 +18,7 @@ use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::transcode::Reading;
 
-/// After a compressed message of so many bytes a reader lets others have their turn: a few bytes may hold megabytes, and
+/// After a compressed message of at least this decompressed size a reader yields: a few bytes may hold megabytes, and
 /// thousands of such messages may wait.
 const PAUSE_BYTES: usize = 64 * 1024;
 

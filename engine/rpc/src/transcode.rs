@@ -86,7 +86,7 @@ pub(crate) struct Reading {
     pub(crate) encoding: Option<Encoding>,
     pub(crate) json: Option<Json>,
     pub(crate) message_bytes_max: usize,
-    /// What decompression is charged to.
+    /// Budget that decompression is charged to.
     pub(crate) budget: Option<Arc<Budget>>,
 }
 

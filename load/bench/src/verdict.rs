@@ -83,7 +83,7 @@ pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
     Verdict { reasons, doubts: doubts.into_iter().flatten().collect() }
 }
 
-/// Whether a run with so many answers within its time is INVALID for its rate, whatever comes later.
+/// True if a run with this many answers in its time is INVALID for its rate, whatever comes later.
 pub(crate) fn is_rate_missed(plan: &Plan, completed: u64) -> bool {
     let (Pace::Open { profile, .. }, End::After(duration)) = (&plan.pace, plan.end) else { return false };
     let seconds = duration.as_secs_f64();

@@ -27,7 +27,7 @@ use crate::server::Server;
 /// Services of `quire` that take a port; an experiment enables only the one that it measures.
 const WITH_PORTS: [&str; 3] = ["kv", "rpcgame", "tasks"];
 
-/// What an experiment is given.
+/// Options of an experiment.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Number of rounds; confidence intervals need at least 2
@@ -36,10 +36,12 @@ pub struct Options {
     /// The server's program [default: quire beside this program]
     #[arg(long, value_name = "FILE", default_value_os_t = beside("quire"), hide_default_value = true)]
     pub quire: PathBuf,
-    /// The load generator's program, which `tasks` measures beside the server [default: quire-bench beside this program]
+    /// The load generator's program, which `tasks` measures beside the server [default: quire-bench beside this
+    /// program]
     #[arg(long, value_name = "FILE", default_value_os_t = beside("quire-bench"), hide_default_value = true)]
     pub bench: PathBuf,
-    /// Folder of the programs to compare with [default: load/peers/target/release, looked for upwards from this program]
+    /// Folder of the programs to compare with [default: load/peers/target/release, looked for upwards from this
+    /// program]
     #[arg(long, value_name = "DIR", default_value_os_t = above("load/peers/target/release"), hide_default_value = true)]
     pub peers: PathBuf,
     /// Folder of the clients' programs, which `clients` measures [default: target/clients, looked for upwards]

@@ -63,8 +63,8 @@ pub struct NewBook {
     pub price: Cents,
 }
 
-/// The callers that a key belongs to: those whose credential has one name, or all without one. Kept as a sum of the name;
-/// credentials are few, so that 64 bits tell them apart.
+/// The callers that a key belongs to: those whose credential has one name, or all without one. Kept as a sum of the
+/// name; credentials are few, so that 64 bits distinguish them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyOwner(i64);
 

@@ -25,10 +25,10 @@ pub const COLUMNS: [&str; 5] = ["id", "title", "topic", "stock", "price"];
 /// Longest title in bytes; a longer one indicates a broken file.
 const TITLE_BYTES_MAX: usize = 4096;
 
-/// Bytes in a row, more than its cells may have; above, a line's end or a quote is missing.
+/// Maximum size of a row, more than its cells may have; a longer one lacks a line end or a quote.
 const ROW_BYTES_MAX: u64 = 1 << 20;
 
-/// Before a cell that a spreadsheet would run as a formula, so that it shows it as text.
+/// Prefix that makes a spreadsheet show a cell as text instead of running it as a formula.
 const MARK: char = '\'';
 
 /// A row that cannot be imported.
@@ -122,7 +122,7 @@ impl From<csv::Error> for ExportError {
     }
 }
 
-/// The error of a row that could not be written, as the writer below had it: `csv` would hide its kind.
+/// The underlying error of a row that could not be written; `csv` would hide its kind.
 pub(crate) fn writing(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -278,7 +278,7 @@ fn insert_all(
 
 type Refused = (&'static str, String);
 
-/// A source that is read no further than up to `end`, so that a row is refused before all of it is in memory.
+/// A source that is read up to `end` only, so that a row is refused before all of it is in memory.
 struct Bounded<'e, R> {
     source: R,
     given: u64,
@@ -298,7 +298,7 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
-/// Why the row that begins in a line was not read.
+/// Error of a row, beginning in `line`, that could not be read.
 fn unread(error: csv::Error, line: u64) -> ImportError {
     match error.kind() {
         csv::ErrorKind::Io(reason) if reason.kind() == io::ErrorKind::FileTooLarge => ImportError::Row(line),
@@ -306,12 +306,12 @@ fn unread(error: csv::Error, line: u64) -> ImportError {
     }
 }
 
-/// Whether a spreadsheet runs a cell as a formula (OWASP, "CSV Injection"), or would without its marks.
+/// True if a spreadsheet runs a cell as a formula (OWASP, "CSV Injection"), or would without its marks.
 fn is_formula(text: &str) -> bool {
     text.trim_start_matches(MARK).starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
-/// A cell as it is exported.
+/// A cell in its exported form.
 fn marked(text: &str) -> Cow<'_, str> {
     if is_formula(text) { format!("{MARK}{text}").into() } else { text.into() }
 }

@@ -69,7 +69,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    /// What is wrong.
+    /// The state, as a clause of a message.
     pub(crate) const fn state(self) -> &'static str {
         match self {
             Self::Recovering => "the store is being read back after a failure",

@@ -49,7 +49,7 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// Longest wait of a transaction for another process's.
     pub busy_timeout: Duration,
-    /// How long a transaction of a database waits for books that others have locked before it goes on without them.
+    /// Longest wait of a database transaction for books that others have locked, before it goes on without them.
     pub lock_wait: Duration,
     /// Memory for `SQLite`'s page cache, in bytes, for each writing connection.
     pub page_cache_bytes: usize,

@@ -1,5 +1,5 @@
 //! A file that a store has open, and the check that its path still leads to it. A commit into a file that was deleted,
-//! moved or replaced is on disk and still lost, because the next start does not find it. Must not know what is in a file.
+//! moved or replaced is on disk and still lost, because the next start does not find it.
 
 use std::{
     fs, io,
@@ -15,8 +15,8 @@ pub struct Place {
     file: File,
 }
 
-/// A file of this machine. An inode of a deleted file is used again, so the time of birth is a part of it where the file
-/// system has one.
+/// Identity of a file on this machine. The inode of a deleted file is reused, so the time of birth counts where the
+/// file system has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct File {
     device: u64,
@@ -24,22 +24,22 @@ struct File {
     born: Option<SystemTime>,
 }
 
-/// A path does not lead to the file that is open. Each message says what to do.
+/// A path no longer leads to the open file. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Moved {
-    /// It leads to none.
+    /// It leads to no file.
     #[error(
         "{} was deleted or moved while it was open: move it back, or stop the server and start it on the folder where it is",
         .0.display()
     )]
     Gone(PathBuf),
-    /// It leads to another one.
+    /// It leads to another file.
     #[error(
         "{} was replaced by another file while it was open: move the first one back, or restart the server to use the other",
         .0.display()
     )]
     Replaced(PathBuf),
-    /// The system does not tell.
+    /// The system cannot look it up.
     #[error("{} cannot be found ({reason}): make its folder readable, or repair the disk", path.display())]
     Unseen {
         /// The path.
@@ -56,7 +56,7 @@ impl Place {
         Ok(Self { file: file_at(&path)?, path })
     }
 
-    /// Fails if the path leads to another file or to none. Costs one call of the system.
+    /// Fails if the path leads to another file or to none. Costs one system call.
     pub fn check(&self) -> Result<(), Moved> {
         match file_at(&self.path) {
             Ok(file) if file == self.file => Ok(()),

@@ -1,4 +1,4 @@
-//! Files that operators put there to be read whole, such as credentials and certificates. Must not know what is in them.
+//! Reads operators' files as a whole, such as credentials and certificates.
 
 use std::{
     fs::{self, File},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// Reads a file of at most so many bytes. Blocks.
+/// Reads a file of at most `bytes_max` bytes. Blocks.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
@@ -16,7 +16,7 @@ pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses what a server cannot read a second time: a pipe, which may keep its reader waiting for ever, or a device.
+/// Fails for a file that cannot be read a second time: a pipe, which may block its reader for ever, or a device.
 pub fn check_regular(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.is_file() { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
 }

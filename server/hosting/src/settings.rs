@@ -57,7 +57,7 @@ pub struct Reader<'a> {
     connections: Wanted,
     is_tls: bool,
     has_tokens: bool,
-    /// What the process may hold.
+    /// Memory limit of the process.
     memory_bytes: usize,
     open: Vec<Scope>,
     shut: Option<Refused>,
@@ -96,12 +96,12 @@ impl<'a> Reader<'a> {
         self.is_tls
     }
 
-    /// Sets what the process may hold, `limits.memory_bytes`, for the readers of later settings.
+    /// Sets `limits.memory_bytes`, for readers of later settings.
     pub fn set_memory(&mut self, bytes: usize) {
         self.memory_bytes = bytes;
     }
 
-    /// A line for each value that does not hold as it is given.
+    /// A line for each value that is not used as given.
     pub fn warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Refused(format!("{key} is '{value}', from {}; it must be {want}", self.source(key)))
     }
 
-    /// Sets that there are credentials for every scope, for readers of later settings.
+    /// Sets whether every scope has credentials, for readers of later settings.
     pub fn set_tokens(&mut self, has_tokens: bool) {
         self.has_tokens = has_tokens;
     }
@@ -268,8 +268,8 @@ impl<'a> Reader<'a> {
         fitting(value.0, &bounds).ok_or_else(|| self.refuse(key, value, want()))
     }
 
-    /// As [`Reader::bytes`], for data that a service keeps in memory: at most `1 / parts` of what the process may hold, so
-    /// that the other services have the rest. The default follows silently, a value that is given with a warning.
+    /// As [`Reader::bytes`], for data that a service keeps in memory: at most `1 / parts` of what the process may hold,
+    /// so that the other services have the rest. The default follows silently, a value that is given with a warning.
     pub fn bytes_of_memory(
         &mut self,
         key: &'static str,

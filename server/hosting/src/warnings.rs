@@ -1,5 +1,5 @@
-//! Lines of the log about limits that clients reach: clients cause as many refusals as they like, so a limit is named at most
-//! once in a while. Must not know what is limited.
+//! Log lines about limits that clients reach. Clients can cause any number of refusals, so each limit is logged at most
+//! once in an interval.
 
 use std::{
     collections::HashMap,
@@ -9,32 +9,32 @@ use std::{
 
 use quire_rpc::server::Client;
 
-/// Between two lines of a kind about the same limit.
+/// Least time between two lines of a kind about the same limit.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// When a line was written, and how often none was since.
+/// Time of the last line, and the number left out since.
 type Last = (Instant, u64);
 
-/// The limits that were logged of late; clones are the same.
+/// The limits logged so far; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<Mutex<HashMap<(&'static str, bool), Last>>>);
 
 impl Warnings {
-    /// A client was refused what the setting `limit` bounds.
+    /// Logs that a client was refused because of the setting `limit`.
     pub fn refused(&self, limit: &'static str, client: &Client) {
         if let Some(left_out) = self.due((limit, false)) {
             tracing::warn!(%client, limit, left_out, "a client is refused: it has its share of a limit, or all is taken");
         }
     }
 
-    /// A client lost some of what the setting `limit` bounds to another one.
+    /// Logs that a client lost a part of `limit` to another client.
     pub fn made_room(&self, limit: &'static str, client: &Client) {
         if let Some(left_out) = self.due((limit, true)) {
             tracing::warn!(%client, limit, left_out, "a limit is reached: the client that can best spare it makes room");
         }
     }
 
-    /// How many lines of the kind were left out, if there may be one again.
+    /// Number of lines of the kind that were left out, if one may be written; otherwise counts this one.
     fn due(&self, kind: (&'static str, bool)) -> Option<u64> {
         let (mut written, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         match written.get_mut(&kind) {

@@ -296,7 +296,7 @@ impl KeyValue {
         }
     }
 
-    /// What is wrong, for operators; `None` if nothing is.
+    /// The problem, for operators; `None` if there is none.
     pub fn trouble(&self) -> Option<String> {
         if *self.healthy().borrow() {
             return None;

@@ -13,18 +13,18 @@ use tokio::sync::watch;
 /// Assumed if the system gives no figure.
 const UNKNOWN_BYTES: usize = 4 << 30;
 
-/// Where control groups are.
+/// Mount point of control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Interval of measurements. Connection buffers are counted at once.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Measurements in a row that find the account full before the server calls itself unhealthy: what connections hold is
-/// given back sooner.
+/// Measurements in a row that find the account full until the server is unhealthy: connections release their memory
+/// sooner.
 const FULL_MEASUREMENTS: u32 = 4;
 
-/// Three quarters of what the machine has, or of what the process's control group may have; half of the address space
-/// (`ulimit -v`) if that is less, because threads take some of it that is never used.
+/// Default limit: three quarters of the memory of the machine or of the process's control group; half of the address
+/// space (`ulimit -v`) if that is less, because threads reserve parts of it that they never use.
 pub(crate) fn usual() -> usize {
     let machine = kilobytes("/proc/meminfo", "MemTotal:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -34,8 +34,8 @@ pub(crate) fn usual() -> usize {
     space.map_or(bytes, |space| bytes.min(space / 2))
 }
 
-/// The least that the groups of a `/proc/self/cgroup`, and those above them, may have. A container may see its own
-/// group as the root, or the whole path from a root that it does not have: groups that are not there count as unlimited.
+/// Least limit of the groups in a `/proc/self/cgroup` and of their ancestors. A container may see its own group as the
+/// root, or the whole path from a root that it does not have: missing groups count as unlimited.
 fn group_bytes(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<usize> {
     let limits = |line: &str| {
         let mut fields = line.splitn(3, ':');
@@ -66,7 +66,7 @@ fn kilobytes(path: &str, name: &str) -> Option<usize> {
     value.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Gives the account what the process takes, again and again; `is_short` turns true while the account stays full.
+/// Updates the account at each interval with the process's memory; `is_short` is true while the account stays full.
 pub(crate) async fn watch(account: Memory, is_short: watch::Sender<bool>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     let mut full = 0;
@@ -86,7 +86,7 @@ pub(crate) async fn watch(account: Memory, is_short: watch::Sender<bool>) {
     }
 }
 
-/// For health and the log.
+/// Text for health and the log.
 pub(crate) const SHORT: &str = "the process has reached limits.memory_bytes: new work is refused, except what frees \
                                 memory; delete keys, or restart with a higher limit";
 

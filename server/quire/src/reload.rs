@@ -1,5 +1,5 @@
-//! Files that are read again at each SIGHUP: each by itself, beside the threads that serve, so that one that cannot be read
-//! for long (a pipe, a network file system that hangs) holds up nothing. Must not know what is in them.
+//! Reads files again at each SIGHUP, each by itself and apart from the threads that serve, so that one that hangs (a
+//! pipe, a network file system) delays nothing else.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -10,19 +10,19 @@ use tokio::{
     time::timeout,
 };
 
-/// Reads files again and says in the log what became of it.
+/// Reads files again and logs the result.
 type Reading = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// What is read again together.
+/// Files that are read again together.
 pub(crate) struct Files {
     what: &'static str,
-    /// When the log says that they are not read yet.
+    /// Time after which a warning is logged that they are not read yet.
     late_after: Duration,
     read: Reading,
 }
 
 impl Files {
-    /// Small ones; `read` may block.
+    /// Small files; `read` may block.
     pub(crate) fn small(what: &'static str, read: impl Fn() + Clone + Send + 'static) -> Self {
         let reading = move || {
             let read = read.clone();
@@ -35,7 +35,7 @@ impl Files {
         Self { late_after: Duration::from_secs(5), ..Self::large(what, reading) }
     }
 
-    /// Those that may take minutes.
+    /// Files that may take minutes.
     pub(crate) fn large<F>(what: &'static str, read: impl Fn() -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -44,7 +44,7 @@ impl Files {
     }
 }
 
-/// Reads the files at each signal. One that comes while some are still being read has those read once more.
+/// Reads the files at each signal. Those that are still being read then are read once more.
 pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>) {
     let asked = watch::Sender::new(());
     let mut readers = JoinSet::new();

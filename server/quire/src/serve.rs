@@ -169,7 +169,7 @@ fn plain(error: Error) -> anyhow::Error {
     anyhow::Error::from_boxed(error)
 }
 
-/// What is read again at each SIGHUP.
+/// Files that are read again at each SIGHUP.
 fn files(services: &Services, certificate: Option<Arc<Certificate>>, doors: Doors) -> Vec<Files> {
     let mut files = vec![Files::small("the tokens", move || doors.reload())];
     if let Some(certificate) = certificate {

@@ -1,5 +1,4 @@
-//! The game as a hosted service: on the main port, on its own gRPC port, and by the lean protocol on a third. Must not
-//! hold a rule.
+//! The game as a hosted service: on the main port, on its own gRPC port, and by the lean protocol on a third.
 
 use std::{future, net::SocketAddr};
 

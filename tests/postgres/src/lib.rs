@@ -172,7 +172,7 @@ impl Server {
         Receiver { child: command.spawn().expect("pg_receivewal runs") }
     }
 
-    /// What it has logged since it was started last.
+    /// Log since its last start.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }

@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// Whether an interceptor is for a method.
+/// Predicate of the methods that an interceptor is for.
 type IsFor = Box<dyn Fn(&str) -> bool + Send>;
 
 /// Builder of a [`Server`].
@@ -151,8 +151,8 @@ impl Builder {
         self.interceptor_for(|_| true, interceptor)
     }
 
-    /// As [`Builder::interceptor`], for the methods `/package.Service/Method` for which `is_for` is true; it costs calls of
-    /// the others nothing.
+    /// As [`Builder::interceptor`], for the methods `/package.Service/Method` for which `is_for` is true; it costs
+    /// calls of the others nothing.
     pub fn interceptor_for(
         mut self,
         is_for: impl Fn(&str) -> bool + Send + 'static,
@@ -194,8 +194,8 @@ impl Builder {
         self
     }
 
-    /// Answers calls of this method while memory is full, too: they free some. Without any such call a full server would
-    /// stay full.
+    /// Answers calls of this method while memory is full, too: they free some. Without any such call a full server
+    /// would stay full.
     pub fn admit_when_full(mut self, path: impl Into<String>) -> Self {
         self.freeing.push(path.into());
         self

@@ -331,7 +331,7 @@ impl Calls {
         }
         let held = self.connection.queued_bytes_total() + self.gathered_bytes;
         let limit = limits.memory.refusal(held)?;
-        // Health and metrics tell of it, and other calls free memory, unless they are what fills it.
+        // Health and metrics report it, and other calls free memory, unless they are what fills it.
         if held < limits.unread_bytes_max && self.shared.is_answered_when_full(head.path()) {
             return None;
         }
@@ -380,7 +380,8 @@ impl Calls {
         }
     }
 
-    /// Bytes held now, without what is shared, for the account of memory. `moved` counts all that the connection has read and written.
+    /// Bytes held now, without what is shared, for the account of memory. `moved` counts all that the connection has
+    /// read and written.
     pub(super) fn held_bytes(&mut self, moved: u64) -> usize {
         let connection = &mut self.connection;
         let queued = connection.queued_bytes_total() - connection.lent_bytes_total() + connection.output().len();

@@ -67,7 +67,7 @@ pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     peer: Arc<Peer>,
     pub(super) head: Arc<Head>,
-    /// What the head holds.
+    /// Memory that the head holds.
     pub(super) head_bytes: usize,
     extensions: Extensions,
     /// The request without its message, once the interceptors have accepted it.

@@ -134,7 +134,7 @@ impl Exchange {
     }
 }
 
-/// The limit that ends a request which holds so many bytes.
+/// The limit that ends a request holding `held_bytes`, if any.
 fn refusal(shared: &Shared, head: &Head, held_bytes: usize) -> Option<Refusal> {
     let limits = &shared.limits;
     let is_admitted = || held_bytes < limits.unread_bytes_max && shared.is_answered_when_full(head.path());

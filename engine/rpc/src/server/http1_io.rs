@@ -12,23 +12,23 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// What the connection holds, as far as it can be seen from outside hyper. Calls account for their messages. The task
-/// of the connection alone changes it.
+/// Bytes that the connection holds, as far as visible from outside hyper. Calls account for their messages. Changed by
+/// the connection's task alone.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Bytes of begun answers not yet written.
+    /// Unwritten bytes of begun answers.
     unsent: AtomicUsize,
-    /// Bytes that were read and are no request yet; hyper holds no more than `waiting_max`.
+    /// Bytes read that are no request yet; hyper holds at most `waiting_max`.
     waiting: AtomicUsize,
     waiting_max: usize,
-    /// Of the read before.
+    /// Bytes of the last read.
     last_read: AtomicUsize,
     /// Bytes in the head of the request whose answer has not begun; 0 if there is none.
     head: AtomicUsize,
 }
 
 impl Held {
-    /// Of a connection whose heads may have so many bytes.
+    /// For a connection whose heads have at most `waiting_max` bytes.
     pub(super) fn new(waiting_max: usize) -> Self {
         Self { waiting_max, ..Self::default() }
     }
@@ -37,19 +37,19 @@ impl Held {
         self.unsent.load(Relaxed) + self.waiting.load(Relaxed) + self.head.load(Relaxed)
     }
 
-    /// Whether there is more of an answer to be written.
+    /// True while a part of an answer is to be written.
     pub(super) fn is_sending(&self) -> bool {
         self.unsent.load(Relaxed) > 0
     }
 
-    /// A request begins, whose head had so many bytes. What else waits came with the end of that head.
+    /// Begins a request with a head of `head_bytes`. Other waiting bytes came with the end of that head.
     pub(super) fn begin(&self, head_bytes: usize) {
         let rest = self.waiting.load(Relaxed).saturating_sub(head_bytes);
         self.waiting.store(rest.min(self.last_read.load(Relaxed)), Relaxed);
         self.head.store(head_bytes, Relaxed);
     }
 
-    /// So many bytes of a request's body were taken.
+    /// Notes that `bytes` of a request's body were taken.
     pub(super) fn take(&self, bytes: usize) {
         self.waiting.store(self.waiting.load(Relaxed).saturating_sub(bytes), Relaxed);
     }

@@ -13,10 +13,11 @@ use crate::status::Status;
 pub struct Limits {
     /// Limits of each connection's HTTP/2.
     pub http2: quire_http2::Config,
-    /// Connections at once. Further ones are answered `RESOURCE_EXHAUSTED` and closed, unless another client has more and
-    /// one of them can be spared.
+    /// Connections at once. Further ones are answered `RESOURCE_EXHAUSTED` and closed, unless another client has more
+    /// and one of them can be spared.
     pub connections_max: usize,
-    /// Connections at once that are only being refused, or are making room, at least 1; further ones wait to be accepted.
+    /// Connections at once that are only being refused, or are making room, at least 1; further ones wait to be
+    /// accepted.
     pub refusals_max: usize,
     /// Waiting calls at once, over all connections; further ones get `RESOURCE_EXHAUSTED`. Clients have
     /// [`Shares`](super::Shares) of them.
@@ -33,9 +34,9 @@ pub struct Limits {
     pub unread_bytes_max: usize,
     /// Answers waiting for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
     pub unsent_bytes_max: usize,
-    /// What the connections of every server with this account hold together, and what the application adds. While
-    /// they hold too much, the client that holds most loses its largest connection; while the application does, new calls
-    /// get `RESOURCE_EXHAUSTED`.
+    /// Account of the connections of every server with it, and of the process. While connections hold too much,
+    /// the client that holds most loses its largest one; while the process does, new calls get `RESOURCE_EXHAUSTED`
+    /// once large connections are cut.
     pub memory: Memory,
     /// A stream whose peer accepts none of its pending data for this long is reset.
     pub stream_stall_timeout: Duration,

@@ -189,7 +189,7 @@ impl Server {
     }
 }
 
-/// Whether a handshake failed because the peer's bytes are no TLS.
+/// True if a handshake failed because the peer does not speak TLS.
 #[cfg(feature = "tls")]
 fn is_no_tls(error: &io::Error) -> bool {
     use tokio_rustls::rustls::{Error, InvalidMessage};

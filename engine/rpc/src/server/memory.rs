@@ -1,11 +1,10 @@
-//! Account of the memory that peers make servers hold: answers waiting for their reader, incomplete messages, and the
+//! Account of the memory that servers hold for peers (answers waiting for their reader, incomplete messages) and of the
 //! rest of the process.
 //!
-//! A connection charges what it holds after each of its turns, in steps, so that one whose answers leave at once never
-//! touches the account. Large bytes that several answers share are counted once. When the buffers are full, the client
-//! that holds most gives way: its largest connection is cut, whatever its age, until there is room. So work is refused
-//! only to a connection that has too large a part itself, and while the process as a whole is at its bound. Must not know
-//! what the bytes are.
+//! A connection charges its bytes after each turn, in steps, so that one whose answers leave at once never touches the
+//! account. Large buffers that several answers share count once. When the account of buffers is full, the client that
+//! holds most loses its largest connections, whatever their age, until there is room. So new work is refused only to a
+//! connection whose own part is too large, or while the whole process is at its limit.
 //!
 //! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
@@ -23,16 +22,16 @@ use bytes::Bytes;
 use super::observer::Refusal;
 use super::shares::Client;
 
-/// Smaller changes of what a connection holds are not charged.
+/// Smaller changes of a connection's bytes are not charged.
 const STEP_BYTES: usize = 16 * 1024;
-/// Answers of so many bytes may share them; shorter ones count for each.
+/// Shared buffers of at least this size count once; smaller ones count for each answer.
 pub(super) const SHARED_BYTES_MIN: usize = 64 * 1024;
-/// While the buffers are half full, a connection gets no new work if it holds so many times what is free.
+/// From half full on, a connection that holds this many times the free bytes gets no new work.
 const TIMES_FREE: usize = 3;
-/// Connections that hold less are not cut because of what else the process takes.
+/// Connections that hold less are not cut when the limit of the whole process is reached.
 const LARGE_BYTES: usize = 1024 * 1024;
 
-/// Reason with which a cut connection ends.
+/// Close reason of a cut connection.
 pub(super) const CUT: &str = "cut: limits.buffer_bytes or limits.memory_bytes was reached, and its client held most";
 
 /// An account of memory. Clones are the same account, which several servers may share.
@@ -43,16 +42,16 @@ struct Account {
     buffers_max: usize,
     bytes_max: usize,
     buffers: AtomicUsize,
-    /// Bytes of the buffers whose connections are cut and have not ended yet.
+    /// Bytes of cut connections that have not ended yet.
     leaving: AtomicUsize,
-    /// What the process takes beside the buffers. Less than nothing if it was measured before some were freed.
+    /// The process's memory at the last measurement, less the buffers then; may be negative.
     others: AtomicIsize,
     holders: Mutex<Vec<Weak<Holder>>>,
-    /// Where bytes lie that answers share, with their number, and how many answers have them.
+    /// Address and length of shared bytes, with the number of answers that hold them.
     shared: Mutex<HashMap<(usize, usize), usize>>,
 }
 
-/// A connection, or a call on one that others keep.
+/// A connection, or a call on one that hyper or another library manages.
 pub(super) struct Holder {
     held: Mutex<Held>,
     /// Written while `held` is locked.
@@ -62,9 +61,9 @@ pub(super) struct Holder {
 
 struct Held {
     client: Client,
-    /// Bytes that no one else holds.
+    /// Bytes that are not shared.
     own: usize,
-    /// Bytes that others may hold, too.
+    /// Bytes that others may hold as well.
     shared: usize,
     is_listed: bool,
 }
@@ -89,7 +88,7 @@ impl Memory {
         self.0.buffers.load(Relaxed).saturating_sub(self.0.leaving.load(Relaxed))
     }
 
-    /// What the buffers may come to.
+    /// Limit of the buffers.
     pub fn buffers_max(&self) -> usize {
         self.0.buffers_max
     }
@@ -100,7 +99,7 @@ impl Memory {
         self.buffers().saturating_add_signed(self.0.others.load(Relaxed))
     }
 
-    /// What all of it may come to.
+    /// Limit of the total.
     pub fn bytes_max(&self) -> usize {
         self.0.bytes_max
     }
@@ -111,19 +110,19 @@ impl Memory {
         self.0.others.store(signed(bytes) - signed(self.0.buffers.load(Relaxed)), Relaxed);
     }
 
-    /// Whether all of it has come to its bound.
+    /// True if the total has reached its limit.
     #[inline]
     pub fn is_exhausted(&self) -> bool {
         self.total() >= self.0.bytes_max
     }
 
-    /// Whether new work may have to be refused.
+    /// True if new work may have to be refused.
     #[inline]
     pub(super) fn is_pressed(&self) -> bool {
         self.buffers() >= self.0.buffers_max / 2 || self.is_exhausted()
     }
 
-    /// The limit that keeps a connection which holds so many bytes from new work. Makes room if there is none.
+    /// The limit that refuses new work to a connection with `held_bytes`, if any. Makes room first if there is none.
     #[inline]
     pub(super) fn refusal(&self, held_bytes: usize) -> Option<Refusal> {
         if self.is_pressed() { self.refusal_pressed(held_bytes) } else { None }
@@ -199,7 +198,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// What a client holds, and by which connections.
+/// A client's bytes and connections.
 #[derive(Default)]
 struct Part {
     bytes: usize,
@@ -209,19 +208,19 @@ struct Part {
 /// A connection's part of an account, released on drop.
 pub(super) struct Charge {
     memory: Memory,
-    /// As they were charged.
+    /// Bytes charged last.
     bytes: usize,
     holder: Arc<Holder>,
 }
 
-/// Counts for a connection what it may share with others.
+/// Counts bytes that a connection may share with others.
 pub(crate) struct Lender {
     memory: Memory,
     holder: Arc<Holder>,
 }
 
 impl Lender {
-    /// Bytes that the connection holds until they are sent.
+    /// Counts `bytes` for the connection until the last copy is dropped.
     pub(super) fn lend(&self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Shared::new(self.memory.clone(), Arc::clone(&self.holder), bytes))
     }
@@ -234,12 +233,12 @@ impl fmt::Debug for Lender {
 }
 
 impl Charge {
-    /// Counts for the same connection what it may share.
+    /// A lender for the same connection.
     pub(super) fn lender(&self) -> Lender {
         Lender { memory: self.memory.clone(), holder: Arc::clone(&self.holder) }
     }
 
-    /// Says who makes the connection's calls, if it is known better than by the address.
+    /// Sets the client of the connection's calls, known better than by its address.
     pub(super) fn belongs_to(&self, client: &Client) {
         let mut held = lock(&self.holder.held);
         if held.client != *client {
@@ -247,7 +246,7 @@ impl Charge {
         }
     }
 
-    /// Charges what the connection holds now beside what it shares.
+    /// Charges the connection's current bytes without the shared ones.
     #[inline]
     pub(super) fn set(&mut self, bytes: usize, task: &Waker) {
         if bytes.abs_diff(self.bytes) >= STEP_BYTES || (bytes == 0 && self.bytes > 0) {
@@ -258,7 +257,7 @@ impl Charge {
         }
     }
 
-    /// As [`Charge::set`], on a connection that shares bytes.
+    /// Like [`Charge::set`], for a connection that shares bytes.
     #[inline]
     pub(super) fn set_with_shared(&mut self, bytes: usize, task: &Waker) {
         self.list();
@@ -271,7 +270,7 @@ impl Charge {
         if !std::mem::replace(&mut held.is_listed, true) {
             drop(held);
             let mut listed = lock(&self.memory.0.holders);
-            // Forgets those that are gone whenever there is no more room, so that there are never many more than live ones.
+            // Removes ended connections before the list would grow, so that it stays near the number of live ones.
             if listed.len() == listed.capacity() {
                 listed.retain(|known| known.strong_count() > 0);
             }
@@ -284,7 +283,7 @@ impl Charge {
         let account = &self.memory.0;
         let mut held = lock(&self.holder.held);
         let more = bytes.wrapping_sub(std::mem::replace(&mut held.own, bytes));
-        // Wraps around for what becomes less.
+        // A decrease wraps around.
         account.buffers.fetch_add(more, Relaxed);
         if self.holder.is_cut.load(Relaxed) {
             account.leaving.fetch_add(more, Relaxed);
@@ -310,7 +309,7 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes of an answer that others may have, too.
+/// Bytes of an answer that others may hold as well.
 struct Shared {
     memory: Memory,
     holder: Arc<Holder>,

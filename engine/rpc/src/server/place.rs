@@ -1,8 +1,4 @@
-//! A connection's place, waited for, and its time.
-//!
-//! Must not know what a connection says.
-//!
-//! Implements: no specification.
+//! The wait for a connection's place, and the time limit of an excess connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -21,9 +17,9 @@ const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
 pub(super) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How long a connection may stay, and as what.
+/// A connection's role and the signal for its end.
 pub(super) struct Stay {
-    /// Ready when the connection is to end once its calls have.
+    /// Completes when the connection must end after its current calls.
     pub(super) draining: Draining,
     /// Excess connection: it is only refused.
     pub(super) refusing: bool,
@@ -31,7 +27,7 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    /// The stay of a connection in this place, on a server that drains at some time.
+    /// The stay of a connection in `place`; `draining` completes when the server drains.
     pub(super) fn of(place: &Place, shared: &Arc<Shared>, mut draining: Draining) -> Self {
         let standing = Arc::clone(place.standing());
         if place.is_refused() {
@@ -46,8 +42,8 @@ impl Stay {
     }
 }
 
-/// Waits for a place. While every connection is taken, and every place for refusals too, the next connection stays in the
-/// system's queue: it costs the server nothing there, and hears its refusal later instead of never.
+/// Waits for a place, or for one to be refused in. While all are taken, the next connection stays in the system's
+/// accept queue: it costs the server nothing there, and is refused later instead of never.
 pub(super) async fn take(shared: &Arc<Shared>, client: &Client) -> Place {
     let places = &shared.places;
     loop {

@@ -1,12 +1,9 @@
-//! The connections of a port: as many as its limit, whoever has them. When all places are taken, the connection that can best
-//! be spared makes room for a newcomer.
+//! Places for the connections of a port, which one client may take all. When none is free, one connection makes room
+//! for a newcomer: idle before busy, without a credential before with one, of the client with most connections, and of
+//! those the one that has been silent longest.
 //!
-//! Spared is first a connection on which nothing is under way and no credential was shown, of the client that has most, and
-//! of those the one that has been silent longest. Whoever makes room is asked to leave and gives its place up at once; until
-//! it has gone it has one of a few more, as connections have that are only told that the server is full. Must not know what
-//! a connection says.
-//!
-//! Implements: no specification.
+//! A connection that makes room gives its place up at once and is drained. Until it ends it takes one of a few extra
+//! places, as do connections that are only refused.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,7 +19,7 @@ use tokio::time::Instant;
 
 use super::shares::Client;
 
-/// The places for connections; clones share them.
+/// The places of a port; clones share them.
 #[derive(Clone)]
 pub struct Places(Arc<Port>);
 
@@ -32,31 +29,31 @@ struct Port {
     asks_callers: bool,
     opened_at: Instant,
     table: Mutex<Table>,
-    /// A permit was released.
+    /// A place was released.
     freed: Notify,
-    /// A connection waits for a permit.
+    /// A connection waits for a place.
     crowded: Notify,
 }
 
 #[derive(Default)]
 struct Table {
     served: usize,
-    /// Those that are refused, and those that are leaving.
+    /// Connections in extra places: refused or leaving.
     others: usize,
     next: u64,
-    /// Those that are served.
+    /// Served connections, by number.
     connections: HashMap<u64, Arc<Standing>>,
     held: HashMap<Client, Arc<AtomicUsize>>,
 }
 
-/// A connection among the others.
+/// A connection's state that decides who makes room.
 pub(super) struct Standing {
     client: Client,
-    /// How many connections the client has.
+    /// Number of the client's connections.
     held: Arc<AtomicUsize>,
     opened_at: Instant,
     is_busy: AtomicBool,
-    /// When it was last looked at, in milliseconds since the first connection could come.
+    /// Time of the last `note`, in milliseconds after `opened_at`.
     active_ms: AtomicU64,
     /// Set when a credential was shown.
     is_known: Arc<AtomicBool>,
@@ -90,8 +87,8 @@ impl Table {
         let candidates = self.connections.iter().filter_map(|(number, standing)| {
             let (is_busy, is_known) = (standing.is_busy.load(Relaxed), standing.is_known.load(Relaxed));
             let held = standing.held.load(Relaxed);
-            // A client that has more than the newcomer even afterwards gives way, one of whom more is known only above
-            // its share.
+            // A client that still has as many as the newcomer afterwards gives way; its connections that are busy or
+            // have a credential, only above three quarters of all places.
             let is_larger = held > own + 1 && (!(is_busy || is_known) || held > port.most / 4 * 3);
             let is_stranger = port.asks_callers && !is_busy && !is_known;
             let active_ms = standing.active_ms.load(Relaxed);
@@ -102,8 +99,9 @@ impl Table {
 }
 
 impl Places {
-    /// So many places, and more for connections that are refused or leave. If `asks_callers`, a connection on which no
-    /// credential was shown makes room for any newcomer, otherwise only for one of a client that has fewer connections.
+    /// Creates `most` places, and `more` for connections that are refused or leave. If `asks_callers`, an idle
+    /// connection without a credential makes room for any newcomer, otherwise only for one of a client with fewer
+    /// connections.
     pub fn new(most: usize, more: usize, asks_callers: bool) -> Self {
         let (table, freed, crowded) = Default::default();
         let opened_at = Instant::now();
@@ -132,7 +130,7 @@ impl Places {
         Some(Place { places: self.clone(), number: Some(number), standing, instead_of })
     }
 
-    /// A place for a connection that is only told that there is none; `None` if those are taken, too.
+    /// A place for a connection that is only refused; `None` if those are taken, too.
     pub(super) fn take_to_refuse(&self, client: &Client) -> Option<Place> {
         let mut table = self.lock();
         if table.others >= self.0.more {
@@ -143,7 +141,7 @@ impl Places {
         Some(Place { places: self.clone(), number: None, standing, instead_of: None })
     }
 
-    /// Connections that have a place.
+    /// Number of served connections.
     pub fn taken(&self) -> usize {
         self.lock().served
     }
@@ -163,7 +161,7 @@ impl fmt::Debug for Places {
     }
 }
 
-/// A connection's place; given back when it is dropped.
+/// A connection's place, released on drop.
 pub struct Place {
     places: Places,
     /// `None` for a connection that is refused.
@@ -173,27 +171,27 @@ pub struct Place {
 }
 
 impl Place {
-    /// The client that had the place and has to leave.
+    /// Client of the connection that made room, if one had to.
     pub fn instead_of(&self) -> Option<&Client> {
         self.instead_of.as_ref()
     }
 
-    /// Notes that something is under way on the connection, or nothing.
+    /// Sets whether something is under way on the connection.
     pub fn set_busy(&self, is_busy: bool) {
         self.standing.note(is_busy, Instant::now());
     }
 
-    /// Set it when a credential was shown.
+    /// Flag to set when a credential was shown.
     pub fn known(&self) -> Arc<AtomicBool> {
         self.standing.known()
     }
 
-    /// Ready when the connection has to leave.
+    /// Ready when the connection must leave.
     pub fn poll_leave(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.standing.poll_leave(cx)
     }
 
-    /// Completes when the connection has to leave.
+    /// Completes when the connection must leave.
     pub async fn leave(&self) {
         poll_fn(|cx| self.poll_leave(cx)).await;
     }
@@ -231,7 +229,7 @@ impl Standing {
         Self { client, held, opened_at, is_busy, active_ms, is_known, is_leaving, task }
     }
 
-    /// Notes that something is under way on the connection now, or nothing.
+    /// Sets whether something is under way on the connection now.
     #[inline]
     pub(super) fn note(&self, is_busy: bool, now: Instant) {
         self.is_busy.store(is_busy, Relaxed);

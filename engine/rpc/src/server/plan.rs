@@ -22,7 +22,7 @@ use quire_json::{MessageId, Schema};
 pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) handler: Arc<dyn Handler>,
-    /// What its calls pass before the handler.
+    /// Interceptors that its calls pass before the handler.
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(crate) is_streaming_in: bool,
     /// The method's own call permits, and the limit's name.

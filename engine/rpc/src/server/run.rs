@@ -27,7 +27,7 @@ use crate::transcode::Reading;
 /// Boxes kept per method for reuse.
 const SPARES_MAX: usize = 128;
 
-/// Whether a call is ended from outside; if not, it is woken when it is.
+/// Ready if a call is ended from outside; otherwise `waker` is woken when it is.
 #[inline]
 fn poll_ending(ending: &mut Option<Ending>, waker: &Waker) -> Poll<Status> {
     ending.as_mut().map_or(Poll::Pending, |ending| ending.as_mut().poll(&mut Context::from_waker(waker)))
@@ -349,7 +349,7 @@ impl Calls {
         self.connection.release(stream, unreleased);
     }
 
-    /// Whether a call waits for something, or its answer to be taken.
+    /// True while a call waits for something, or an answer to be taken.
     pub(super) fn is_busy(&self) -> bool {
         self.active > 0 || self.connection.queued_bytes_total() > 0
     }

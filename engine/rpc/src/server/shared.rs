@@ -51,7 +51,7 @@ impl Shared {
         self.always.iter().any(|always| always.as_bytes() == path)
     }
 
-    /// Whether this path is answered even while memory is full.
+    /// True for paths answered even while memory is full.
     pub(super) fn is_answered_when_full(&self, path: &[u8]) -> bool {
         self.is_always_answered(path) || self.freeing.iter().any(|freeing| freeing.as_bytes() == path)
     }
@@ -97,7 +97,7 @@ impl Shared {
         caller.take(&self.calls, own.map(|(_, places)| places))
     }
 
-    /// What ends a call from outside, if it streams and an interceptor wants that.
+    /// The future that ends a streaming call from outside, if an interceptor wants one.
     #[inline]
     pub(super) fn ending(&self, plan: &CallPlan, request: Option<&Request<()>>) -> Option<Ending> {
         let request = request.filter(|_| self.routes.table[plan.method].streams())?;

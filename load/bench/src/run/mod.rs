@@ -33,7 +33,7 @@ use crate::workload::Workload;
 /// Time that an interrupted run waits for its requests in flight.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long after the measured time a rate that was not reached ends the run: by then all that was answered in time is counted.
+/// Time after the measured period at which a missed rate ends the run: all answers in time are counted by then.
 const VERDICT_DELAY: Duration = Duration::from_secs(1);
 
 /// Intervals that a run is divided into.

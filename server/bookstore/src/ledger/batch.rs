@@ -65,7 +65,7 @@ impl<'f> Batch<'f> {
                 Some(place) => Some(self.entries[*place].clone()),
                 None => self.facts.earlier(key)?,
             };
-            // A key of the common space may be another caller's, so that it stands for the same purchase alone.
+            // A key in the common space may be another caller's, so it counts for the same purchase alone.
             let earlier = earlier.filter(|earlier| earlier.key == wish.key || is_repeated(earlier, wish));
             if let Some(earlier) = earlier {
                 self.repeats = true;
@@ -117,8 +117,8 @@ impl<'f> Batch<'f> {
         true
     }
 
-    /// Raises the wanted books with fewer copies than `amount`; returns their number, and the continuation if there may
-    /// be more.
+    /// Raises the wanted books with fewer copies than `amount`; returns their number, and where to continue if there
+    /// may be more.
     pub(super) fn raise_wanted(&mut self, amount: u32) -> (usize, Option<BookId>) {
         let (books, after) = self.facts.below();
         let raised = books.into_iter().filter(|id| self.raise_stock(*id, amount)).count();
@@ -138,7 +138,7 @@ impl<'f> Batch<'f> {
     }
 }
 
-/// Whether a purchase asks for what was asked for earlier.
+/// True if a purchase wants the same book and quantity as an earlier entry.
 fn is_repeated(earlier: &Entry, wish: &Purchase) -> bool {
     earlier.book == wish.book && earlier.quantity == Some(wish.quantity)
 }

@@ -1,5 +1,4 @@
-//! Requests for books that another transaction has locked, kept aside so that requests for other books go on. Must not
-//! know how they are tried again.
+//! Requests for books that another transaction has locked, kept aside so that requests for other books go on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +16,7 @@ pub(super) struct Blocked {
 }
 
 struct Waiting {
-    /// When the lock was first met.
+    /// Time at which the lock was first met.
     since: Instant,
     requests: Vec<Request>,
 }
@@ -27,7 +26,7 @@ impl Blocked {
         self.books.is_empty()
     }
 
-    /// How many requests there are.
+    /// Number of requests.
     pub(super) const fn len(&self) -> usize {
         self.count
     }
@@ -43,7 +42,7 @@ impl Blocked {
         self.count += 1;
     }
 
-    /// Takes up to `most` requests to try them again. Each book is still thought to be locked.
+    /// Takes up to `most` requests to try them again. Their books stay marked as locked.
     pub(super) fn take(&mut self, most: usize) -> (BTreeSet<BookId>, Vec<Request>) {
         let (mut books, mut taken) = (BTreeSet::new(), Vec::new());
         for (book, waiting) in &mut self.books {
@@ -57,12 +56,12 @@ impl Blocked {
         (books, taken)
     }
 
-    /// Forgets books that are not locked any more; returns what requests they have left.
+    /// Forgets books that are no longer locked; returns their remaining requests.
     pub(super) fn unlock(&mut self, books: &BTreeSet<BookId>) -> Vec<Request> {
         self.remove(|book, _| books.contains(book))
     }
 
-    /// Gives up books that have been locked for so long; returns their requests.
+    /// Gives up books that have been locked for that long; returns their requests.
     pub(super) fn expired(&mut self, after: Duration) -> Vec<Request> {
         self.remove(|_, waiting| waiting.since.elapsed() >= after)
     }

@@ -118,7 +118,7 @@ impl Ledger {
         self.group.healthy()
     }
 
-    /// Why purchases are not taken, for operators; `None` while they are.
+    /// Reason why purchases are not accepted, for operators; `None` while they are.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) settings: Settings,
     pub(super) metrics: Arc<Metrics>,
-    /// Why the store takes nothing, while it does not.
+    /// Reason why the store accepts nothing; `None` while it does.
     pub(super) trouble: Mutex<Option<String>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Worker {
     outage: Outage,
 }
 
-/// A time in which the store takes nothing. It is logged when it begins and when it ends.
+/// A time in which the store accepts nothing. Its begin and end are logged.
 struct Outage {
     since: Instant,
     failures: u32,
@@ -118,9 +118,9 @@ struct OpenStore<'a> {
     queued: Queued<'a, Worker>,
     restocks: VecDeque<Restock>,
     blocked: Blocked,
-    /// When those were last tried again.
+    /// Time of the last retry of `blocked`.
     tried: Instant,
-    /// Requests for books that are not locked have come since the last [`Opened::tend`].
+    /// True if requests for unlocked books have come since the last [`Opened::tend`].
     is_busy: bool,
     unsettled: &'a mut Option<Unsettled>,
     /// Known answers not yet sent.
@@ -134,7 +134,7 @@ struct Restock {
     amount: u32,
     after: Option<BookId>,
     raised: u64,
-    /// When it last came further.
+    /// Time of its last progress.
     moved: Instant,
 }
 
@@ -180,12 +180,12 @@ impl Opened<Worker> for OpenStore<'_> {
     }
 }
 
-/// Purchases and prices.
+/// Purchases and price changes.
 struct Orders<'a> {
     requests: Vec<Request>,
-    /// Whether to wait for books that others have locked.
+    /// True to wait for books that others have locked.
     waits: bool,
-    /// Requests for those that are locked nevertheless.
+    /// Requests for books that stayed locked.
     blocked: Vec<Request>,
     decisions: Vec<Option<Answer>>,
     queued: &'a Queued<'a, Worker>,
@@ -198,8 +198,8 @@ impl Work for Orders<'_> {
 
     fn more(&mut self) -> Option<Wanted> {
         let before = self.requests.len();
-        // While another server held a book, requests have arrived: taking them into this transaction halves the number
-        // of transactions and of waits for others. For fewer, another round trip would not pay.
+        // Requests have arrived while another server held a book. If they at least double the batch, taking them along
+        // halves the number of transactions and of waits for others; fewer are not worth another round trip.
         if self.queued.len() < before {
             return None;
         }
@@ -224,7 +224,7 @@ struct Slice {
     after: Option<BookId>,
     most: usize,
     raised: usize,
-    /// The continuation.
+    /// Start of the next slice; `None` after the last.
     next: Option<BookId>,
 }
 
@@ -248,7 +248,7 @@ impl OpenStore<'_> {
         }));
     }
 
-    /// Carries out purchases and prices. Returns the books that are locked; their requests are kept aside.
+    /// Carries out purchases and price changes. Returns the books that are locked, and keeps their requests aside.
     fn sell(&mut self, requests: Vec<Request>, waits: bool, answers: &mut Answers) -> Result<BTreeSet<BookId>, Broken> {
         let (blocked, decisions) = (Vec::new(), Vec::new());
         let mut work = Orders { requests, waits, blocked, decisions, queued: &self.queued };
@@ -275,7 +275,7 @@ impl OpenStore<'_> {
         Ok(locked)
     }
 
-    /// Keeps requests aside whose books are locked, as many as may wait.
+    /// Keeps requests for locked books aside, up to the limit, and refuses the others.
     fn block(&mut self, requests: Vec<Request>, answers: &mut Answers) {
         for request in requests {
             match request.job.book().filter(|_| self.blocked.len() < self.shared.settings.limits.purchases_queued) {
@@ -285,7 +285,7 @@ impl OpenStore<'_> {
         }
     }
 
-    /// Tries requests again whose books were locked. If there is nothing else to do, the locks are waited for.
+    /// Retries requests for locked books. Waits for the locks if there is nothing else to do.
     fn try_blocked(&mut self, answers: &mut Answers) -> Result<(), Broken> {
         let is_busy = mem::take(&mut self.is_busy);
         let is_early = is_busy && self.tried.elapsed() < self.shared.settings.poll_interval;
@@ -303,7 +303,7 @@ impl OpenStore<'_> {
         Ok(())
     }
 
-    /// If the store broke, nothing was done of what was kept aside.
+    /// Refuses the requests kept aside if the store broke.
     fn end_if_broken(&mut self, done: Result<(), Broken>, answers: &mut Answers) -> Result<(), Broken> {
         if done.is_err() {
             for request in self.blocked.expired(Duration::ZERO) {

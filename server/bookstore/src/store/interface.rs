@@ -41,7 +41,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Error for callers from a failure until the store is back.
     fn while_failed(&self) -> Unavailable;
 
-    /// How soon it is looked for again while it is away; `None` means later after each failure.
+    /// Pause before a retry while it is away; `None` for one that grows with each failure.
     fn reopen_pause(&self) -> Option<Duration> {
         None
     }
@@ -96,28 +96,28 @@ pub(crate) trait Work {
 /// The facts that a transaction needs.
 #[derive(Debug)]
 pub(crate) enum Wanted {
-    /// Of these books and keys.
+    /// Facts of these books and keys.
     Named {
         /// Sorted.
         books: BTreeSet<BookId>,
         keys: Vec<IdempotencyKey>,
         /// Most log entries that may result.
         entries: usize,
-        /// Whether books that others have locked are waited for before they are left out.
+        /// True to wait for books that others have locked before they are left out.
         waits: bool,
     },
-    /// Of at most `most` books with fewer copies than `amount` and ids above `after`.
+    /// Facts of at most `most` books with fewer copies than `amount` and ids above `after`.
     Below { amount: u32, after: Option<BookId>, most: usize },
 }
 
 /// The store's state inside a transaction.
 pub(crate) trait Facts {
-    /// Whether a book of [`Work::more`] was left out, so that nothing can be decided about it.
+    /// True if a book of [`Work::more`] was left out, so that nothing can be decided about it.
     fn is_left_out(&self, _id: BookId) -> bool {
         false
     }
 
-    /// Whether a book was left out because another transaction has locked it for longer than this one waits.
+    /// True if a book was left out because another transaction has locked it for longer than this one waits.
     fn is_locked(&self, _id: BookId) -> bool {
         false
     }

@@ -455,7 +455,7 @@ fn a_host_that_becomes_the_primary_is_found_while_another_is_silent() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = format!("quire@127.0.0.1:{},127", silent.local_addr().expect("an address").port());
     let shop = Shop::at(Some(server.database().replace("quire@127", &host)));
-    // A host that says nothing is waited for longer than this test lasts.
+    // A silent host is waited for longer than this test lasts.
     let store = shop.open(&Settings { database_timeout: TIMEOUT * 2, ..Settings::default() });
     let set_replica = |is_replica: &str| {
         let set = format!("ALTER SYSTEM SET default_transaction_read_only = {is_replica}");

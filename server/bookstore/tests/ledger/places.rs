@@ -8,7 +8,7 @@ use super::{Shop, close, id};
 
 const BOOK: i32 = 12365;
 
-/// A purchase is not acknowledged, nor is a later one, and operators are told this.
+/// A purchase is not acknowledged, nor is a later one, and operators see this reason.
 fn refuses(shop: &Shop, store: &Bookstore, named: &str) {
     let buy = || shop.runtime.block_on(store.buy(id(BOOK), 1, None, None));
     buy().expect_err("the files are not in their place");

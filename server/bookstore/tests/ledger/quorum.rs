@@ -48,7 +48,7 @@ fn nothing_is_acknowledged_before_a_wait_for_the_replicas_ended_by_itself() {
     };
     let commit = waiting(&mut looks, quorum, "COMMIT", "");
     cancel(&mut looks, &commit);
-    // The row that says what became of it, in a session that itself has not been waited for.
+    // The row that records the outcome, in a session whose own commit was not waited for.
     let first = waiting(&mut looks, quorum, insert, "");
     cancel(&mut looks, &first);
     let second = waiting(&mut looks, quorum, insert, &first);

@@ -21,7 +21,7 @@ use x509_cert::{
 use super::{guesses::Guesses, scope::Scope};
 use crate::files;
 
-/// The most bytes of a file of credentials.
+/// Maximum size of a file of credentials.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
 /// An invalid file of credentials. The text is for the operator.
@@ -36,11 +36,11 @@ pub enum Denied {
     Missing,
     /// Its token or certificate is unknown.
     Wrong,
-    /// Its token is not known, like too many that its address has sent of late.
+    /// Its token is unknown, and its address has sent too many such tokens lately.
     Guessing,
     /// The credential of this name lacks the scope.
     Scope(Arc<str>),
-    /// There is no credential that could admit anyone.
+    /// No credential is configured that could admit anyone.
     Off,
 }
 
@@ -48,7 +48,7 @@ pub enum Denied {
 struct Holder {
     name: Arc<str>,
     scopes: Vec<Scope>,
-    /// Turns true when the file, read again, has no such line.
+    /// Turns true when the file is read again and lacks the line.
     revoked: watch::Sender<bool>,
 }
 
@@ -58,7 +58,7 @@ impl Holder {
     }
 }
 
-/// A credential that was shown and admits its caller.
+/// A credential that admitted its caller.
 #[derive(Clone, Debug)]
 pub struct Admitted(Arc<Holder>);
 
@@ -72,7 +72,7 @@ impl Admitted {
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let holder = Arc::clone(&self.0);
         async move {
-            // An error means that the sender is gone, but the holder has it.
+            // Cannot fail: the holder keeps the sender.
             drop(holder.revoked.subscribe().wait_for(|revoked| *revoked).await);
         }
     }
@@ -89,7 +89,7 @@ struct Known {
 }
 
 impl Known {
-    /// Takes the holders of `before` whose lines are the same, and revokes the others.
+    /// Keeps the holders of `before` whose lines are unchanged, and revokes the others.
     fn succeed(&mut self, before: Self) {
         succeed(&mut self.tokens, before.tokens);
         succeed(&mut self.certificates, before.certificates);
@@ -114,7 +114,7 @@ fn succeed<P: Eq + Hash>(now: &mut HashMap<P, Arc<Holder>>, before: HashMap<P, A
 pub struct Credentials {
     file: Option<PathBuf>,
     known: RwLock<Known>,
-    /// The holder of `admin.token`, which people may have thought up, and its sum.
+    /// Sum and holder of `admin.token`, which a person may have made up.
     operator: Option<(Sum, Arc<Holder>)>,
     guesses: Guesses,
 }
@@ -127,8 +127,8 @@ impl Credentials {
         Ok(Self { file, known: RwLock::new(known), operator, guesses: Guesses::default() })
     }
 
-    /// Reads the file again, and ends what revoked credentials have opened; the last credentials hold if the file cannot
-    /// be used. Blocks.
+    /// Reads the file again, and ends what revoked credentials have opened. Keeps the last credentials if the file
+    /// cannot be used. Blocks.
     pub fn reload(&self) {
         let Some(file) = &self.file else { return };
         match files::check_regular(file).map_err(|error| unread(file, &error)).and_then(|()| read(file)) {
@@ -152,7 +152,7 @@ impl Credentials {
         self.operator.is_some()
     }
 
-    /// The credential that a caller shows, if it is for `scope`, or for anything if that is `None`.
+    /// The caller's credential, if it has `scope`; with `None` any credential does.
     pub(super) fn admit(
         &self,
         scope: Option<Scope>,
@@ -182,7 +182,7 @@ impl Credentials {
         is_equal(operator, &sum).then(|| Arc::clone(holder))
     }
 
-    /// Why a caller with a wrong token is denied. Right ones from its address are not: they never come here.
+    /// Counts a wrong token and denies its caller. Right tokens from the address do not come here.
     fn wrong(&self, address: Option<IpAddr>) -> Denied {
         let is_slowed = self.guesses.is_too_many(address, Instant::now());
         tracing::warn!(address = address.map(tracing::field::display), is_slowed, "a wrong token was sent");
@@ -254,7 +254,7 @@ fn read(file: &Path) -> Result<Known, TokensError> {
                 let sum = unhex(digits).ok_or_else(|| wrong("a sum has 64 hexadecimal digits"))?;
                 known.tokens.insert(sum, holder).is_none()
             }
-            // A sum has its length; of a name no one can say that it is whole.
+            // A sum that was cut off shows by its length, a name does not.
             Some(("san", _)) if number + 1 == last && !is_ended => return Err(wrong("the line has no end")),
             Some(("san", name)) if !name.is_empty() => known.certificates.insert(name.to_owned(), holder).is_none(),
             _ => return Err(wrong("a credential is sha256:SUM or san:NAME")),
@@ -329,7 +329,7 @@ mod tests {
         let whole = format!("# ours\na shop {}\nb kv,shop san:shopper.example\n", hashed("t"));
         let first_ends = whole.find("\nb").unwrap();
         for cut in 0..whole.len() {
-            // Between two lines nothing shows that the second is missing.
+            // A cut between two lines cannot be noticed.
             let is_taken = (first_ends..=first_ends + 1).contains(&cut);
             assert_eq!(known(&whole[..cut], None).is_ok(), is_taken, "{:?}", &whole[..cut]);
         }

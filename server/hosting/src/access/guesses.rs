@@ -1,4 +1,4 @@
-//! Which addresses have sent too many wrong tokens of late. Must not know tokens.
+//! Limit of wrong tokens from an address.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use quire_rpc::server::Client;
 const BURST: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Addresses with their own count; all further ones share one.
+/// Most addresses with a count of their own; further ones share one.
 const ADDRESSES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Bucket {
 pub(super) struct Guesses(Mutex<HashMap<Option<IpAddr>, Bucket>>);
 
 impl Guesses {
-    /// Counts a wrong token of this address; returns whether there were too many.
+    /// Counts a wrong token of this address; true if there were too many.
     pub(super) fn is_too_many(&self, address: Option<IpAddr>, now: Instant) -> bool {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {

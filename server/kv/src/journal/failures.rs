@@ -1,4 +1,4 @@
-//! How often the journal failed, and why it takes no writes. Must not know what can fail.
+//! Number of the journal's failures, and the reason why it accepts no writes.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -9,18 +9,18 @@ use std::sync::{
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     count: AtomicU64,
-    /// Of the last one, until the journal was read back.
+    /// Reason of the last one, until the journal was read back.
     reason: Mutex<Option<String>>,
 }
 
 impl Failures {
-    /// Takes note of one; one that lasts is counted once.
+    /// Notes a failure, and counts it if it is new.
     pub(super) fn add(&self, reason: String, is_new: bool) {
         self.count.fetch_add(is_new.into(), Relaxed);
         self.set(Some(reason));
     }
 
-    /// The journal takes writes again.
+    /// Notes that the journal accepts writes again.
     pub(super) fn over(&self) {
         self.set(None);
     }
@@ -33,7 +33,7 @@ impl Failures {
         self.count.load(Relaxed)
     }
 
-    /// Why no writes are taken; `None` while they are.
+    /// Reason why no writes are accepted; `None` while they are.
     pub(super) fn reason(&self) -> Option<String> {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

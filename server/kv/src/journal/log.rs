@@ -3,14 +3,14 @@
 //! was acknowledged, because each batch is flushed before the next is written; fjall would drop it and all later ones,
 //! so the store is not opened.
 //!
-//! A write may fail after a part of it has reached the file. fjall then takes no further batch, and writes what it still has
-//! in memory once more when it is closed: the beginning of a batch, and behind it the whole batch, which was not acknowledged
-//! either. Both are cut off.
+//! A write may fail after a part of it has reached the file. fjall then accepts no further batch, and when it is closed
+//! writes the batch from memory again. So the file ends with the beginning of a batch and then the whole batch, which
+//! was not acknowledged either. Both are cut off.
 //!
 //! ```text
 //! batch   1, items (4 bytes), number (8), then each item, then 3, XXH3 of the items (8), "FJL" 3
 //! item    2, kind, 0 (not compressed), keyspace (8), key length (2), value length (4, twice), key, value
-//!         or 4, keyspace (8): all of it is removed
+//!         or 4, keyspace (8): removes all of its items
 //! ```
 //! Numbers are little-endian; a file may end with zeros.
 
@@ -32,13 +32,13 @@ const CLEAR: u8 = 4;
 const END_MAGIC: [u8; 4] = *b"FJL\x03";
 const EXTENSION: &str = "jnl";
 
-/// More than in any batch of the journal.
+/// More items than any batch of the journal has.
 const BATCH_ITEMS_MAX: u32 = 1 << 16;
 
 /// Most positions in a torn batch that resemble a batch's head. More would take long to check, and are no accident.
 const CANDIDATES_MAX: usize = 10_000;
 
-/// More than what fjall has in memory of a batch, and so the most that it writes once more.
+/// More than fjall keeps of a batch in memory, and so more than it may write again.
 const WRITTEN_AGAIN_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes read at once.
@@ -77,8 +77,8 @@ impl Log {
         Ok(Self { files, folder: folder.to_path_buf() })
     }
 
-    /// Finds the files and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged. The
-    /// folder must be locked.
+    /// Finds the files and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged.
+    /// The folder must be locked.
     pub(super) fn repair(folder: &Path) -> Result<Self, LogError> {
         let log = Self::find(folder)?;
         let mut broken: Option<(PathBuf, Scanned)> = None;
@@ -150,7 +150,7 @@ impl Log {
     }
 }
 
-/// The newest file of a log that is open.
+/// The newest file of an open log.
 #[derive(Debug)]
 pub(super) struct Newest {
     number: u64,
@@ -225,8 +225,8 @@ fn scan(path: &Path) -> Result<Scanned, LogError> {
     Ok(Scanned { batches, whole_bytes, torn_bytes })
 }
 
-/// Whether the bytes of `begun` are nothing but beginnings of the batch behind them, one or more; `heads` are places where
-/// one may begin.
+/// True if the bytes of `begun` are nothing but beginnings, one or more, of the batch after them; `heads` are positions
+/// where one may begin.
 fn is_written_again(input: &mut BufReader<File>, begun: Range<u64>, batch: Batch, heads: &[u64]) -> io::Result<bool> {
     let begun_bytes = begun.end - begun.start;
     if begun_bytes.max(batch.bytes) > WRITTEN_AGAIN_BYTES_MAX {

@@ -81,7 +81,7 @@ impl OpenError {
     }
 }
 
-/// How often the files are looked for while no write comes.
+/// Interval of checks that the files are in place while no write comes.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The callers' handle.
@@ -148,7 +148,7 @@ impl Journal {
         self.failures.count()
     }
 
-    /// Why writes are not taken; `None` while they are.
+    /// Reason why writes are not accepted; `None` while they are.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.failures.reason()
     }

@@ -6,7 +6,7 @@ use kv::{Durability, Fault, KeyValue, Limits, StoreKind};
 
 use super::{Store, value};
 
-/// A write is not acknowledged, nor is a later one, and operators are told this.
+/// A write is not acknowledged, nor is a later one, and operators see this reason.
 async fn refuses(kv: &KeyValue, named: &str) {
     kv.create(b"lost", value(b"v"), None).await.expect_err("the files are not in their place");
     let mut healthy = kv.healthy();

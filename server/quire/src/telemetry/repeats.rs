@@ -1,5 +1,5 @@
-//! Bounds how often a kind of line is logged, so that no client fills a disk with them: each kind some times a second for
-//! an address and for all, with a count of what is left out. Must not know how lines are written.
+//! Rate limit of the log, so that no client fills a disk: each kind of line is written a limited number of times a
+//! second for one address and for all, and those left out are counted.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -17,15 +17,15 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context};
 
-/// Lines of a kind for one address: at once, and then a second.
+/// Rate of a kind's lines for one address.
 const OF_ADDRESS: Rate = Rate { burst: 20, per_second: 5 };
-/// Lines of a kind for all addresses together.
+/// Rate of a kind's lines for all addresses together.
 const OF_KIND: Rate = Rate { burst: 200, per_second: 50 };
-/// Kinds with an address that are remembered; further addresses count together.
+/// Most pairs of kind and address remembered; further addresses count together.
 const ENTRIES_MAX: usize = 4096;
-/// How often the log shows what was left out.
+/// Interval at which the number of lines left out is logged.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The most of a line's message that its count shows.
+/// Length to which a line's message is cut beside its count.
 const MESSAGE_CHARS_MAX: usize = 100;
 /// Lines of this target are never left out.
 pub(crate) const UNBOUNDED: &str = "quire::unbounded";
@@ -78,7 +78,7 @@ struct LeftOut<K> {
     kind: K,
     lines: u64,
     addresses: usize,
-    /// The one with the most of them.
+    /// The address with the most of them.
     address: Option<IpAddr>,
     most: u64,
 }
@@ -94,7 +94,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         Self { kinds: HashMap::new(), lines: HashMap::new() }
     }
 
-    /// Whether another line of the kind may be written; counted if not.
+    /// True if another line of the kind may be written; otherwise counts it as left out.
     fn may_write(&mut self, kind: &K, address: Option<IpAddr>, now: Instant) -> bool {
         let key = (kind.clone(), address);
         let key = if self.lines.len() < ENTRIES_MAX || self.lines.contains_key(&key) { key } else { (key.0, None) };
@@ -150,7 +150,7 @@ struct Log {
 static LOG: LazyLock<Mutex<Log>> =
     LazyLock::new(|| Mutex::new(Log { repeats: Repeats::new(), messages: HashMap::new() }));
 
-/// Leaves lines out. Those below INFO are never: who asks for them wants all.
+/// Leaves lines out, except those below INFO: whoever enables them wants all.
 #[derive(Debug)]
 pub(super) struct Bounded;
 
@@ -175,7 +175,7 @@ impl<S: Subscriber> Layer<S> for Bounded {
     }
 }
 
-/// Shows what was left out, for as long as it is polled.
+/// Logs the lines left out at each interval, for as long as it is polled.
 pub(crate) async fn show_left_out() {
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -183,12 +183,12 @@ pub(crate) async fn show_left_out() {
     }
 }
 
-/// Shows what was left out since the last time.
+/// Logs the number of lines left out since the last time.
 pub(crate) fn show_left_out_now() {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     let left_out = log.repeats.take_left_out(Instant::now());
     let mut messages = std::mem::take(&mut log.messages);
-    // Those that are written now pass here again.
+    // Not held while lines are written.
     drop(log);
     for LeftOut { kind, lines, addresses, address, .. } in left_out {
         let Some((level, line)) = messages.remove(&kind) else { continue };

@@ -69,7 +69,7 @@ impl Port {
         self.gates.iter().any(Gate::asks)
     }
 
-    /// What a caller of this method needs.
+    /// Scope that a caller of this method needs.
     fn of_method(&self, method: &str) -> Option<Scope> {
         let service = method.trim_start_matches('/').split('/').next().unwrap_or_default();
         self.scopes.services.get(service).copied()

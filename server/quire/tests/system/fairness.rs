@@ -122,7 +122,7 @@ async fn callers_without_a_credential_leave_calls_to_those_with_one() {
     server.log.until("\"client\":\"127.0.0.1\",\"limit\":\"limits.calls_in_flight\"");
 }
 
-/// Connections that say nothing, as many as a port takes; `open` is the metric that counts them.
+/// Silent connections, as many as a port accepts; `open` is the metric that counts them.
 async fn take_connections(server: &Server, port: SocketAddr, count: u64, open: &str) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {

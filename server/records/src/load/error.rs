@@ -88,7 +88,7 @@ pub enum Problem {
     /// A quote that is never closed.
     #[error("line {line}: the quote that begins the field in column {column} is not closed; close it, or double it")]
     OpenQuote {
-        /// Where the field begins.
+        /// Line in which the field begins.
         line: u64,
         /// From 1.
         column: usize,

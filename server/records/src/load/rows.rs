@@ -63,7 +63,7 @@ struct Input<R> {
     end: usize,
     read: u64,
     line: u64,
-    /// A line feed behind a carriage return ends no line of its own.
+    /// True after a carriage return: a line feed then ends no line of its own.
     after_return: bool,
 }
 
@@ -77,7 +77,7 @@ impl<R: Read> Input<R> {
         Ok(input)
     }
 
-    /// Reads behind what is there; 0 at the end of the file.
+    /// Reads more into the buffer; 0 at the end of the file.
     fn fill(&mut self) -> Result<usize, Problem> {
         let read = loop {
             match self.file.read(&mut self.buffer[self.end..]) {
@@ -91,7 +91,7 @@ impl<R: Read> Input<R> {
         Ok(read)
     }
 
-    /// Bytes to go on with; empty at the end of the file.
+    /// Unused bytes, read if there are none; empty at the end of the file.
     fn some(&mut self) -> Result<&[u8], Problem> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -104,13 +104,13 @@ impl<R: Read> Input<R> {
         &self.buffer[self.start..self.end]
     }
 
-    /// Goes past bytes that end no line.
+    /// Skips bytes that contain no line end.
     fn skip(&mut self, bytes: usize) {
         self.after_return = false;
         self.start += bytes;
     }
 
-    /// Goes past some bytes, counting lines.
+    /// Skips bytes, counting lines.
     fn pass(&mut self, bytes: usize) {
         for byte in &self.buffer[self.start..self.start + bytes] {
             self.line += u64::from(*byte == b'\r' || *byte == b'\n' && !self.after_return);
@@ -141,11 +141,11 @@ fn is_line_end(byte: u8) -> bool {
 #[derive(Debug, Default)]
 struct Row {
     bytes: Vec<u8>,
-    /// Where the fields end; no more than may be there.
+    /// End of each field, up to the allowed number.
     ends: Vec<usize>,
-    /// Fields, the others included.
+    /// Number of fields, those beyond included.
     fields: usize,
-    /// Where it begins.
+    /// Line that it begins in.
     line: u64,
 }
 
@@ -163,14 +163,14 @@ impl Row {
     }
 }
 
-/// Where in a field the reader is.
+/// The reader's position in a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
     Plain,
-    /// Behind the quote that opens the field.
+    /// After the quote that opens the field.
     Quoted,
-    /// Behind a quote that closes the field or is the first of two.
+    /// After a quote that closes the field or is the first of two.
     Quote,
 }
 
@@ -185,7 +185,7 @@ pub(super) struct Rows<'a, R> {
 }
 
 impl<'a, R: Read> Rows<'a, R> {
-    /// Reads and checks the header. Without a `delimiter` it is the one that the header has.
+    /// Reads and checks the header, and finds the delimiter in it if none is given.
     pub(super) fn open(file: R, delimiter: Option<Delimiter>, limits: &'a Limits) -> Result<Self, Problem> {
         let input = Input::open(file)?;
         let delimiter = delimiter.unwrap_or_else(|| input.delimiter());

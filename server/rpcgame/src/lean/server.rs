@@ -40,7 +40,7 @@ const LEAVING_MAX: usize = 64;
 /// Time limit for sending a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a connection is told that makes room.
+/// Reason sent to a connection that makes room.
 const REPLACED: &str = "all connections are taken, and another client needs this one";
 
 thread_local! {
@@ -215,7 +215,7 @@ impl Server {
             let admit = move |token: Option<&[u8]>| match gate.admit(token, &peer) {
                 Ok(admitted) => {
                     known.store(admitted.is_some(), Relaxed);
-                    // The connection waits for it; without it there is no one to tell.
+                    // The connection waits for it; sending fails only if that has ended.
                     drop(shown.send(admitted));
                     Ok(())
                 }
@@ -293,7 +293,7 @@ impl Server {
                 }
                 () = place.leave(), if !is_leaving => {
                     is_leaving = true;
-                    // A game under way has as long as when the server stops, if it says nothing.
+                    // A silent game under way has as long as when the server stops.
                     idle_at = idle_at.min(Instant::now() + self.drain);
                     continue;
                 }
@@ -305,7 +305,7 @@ impl Server {
             match read {
                 Ok(0) => return (LeanEnd::Client, String::new()),
                 Ok(_) => {}
-                // TLS without `close_notify`: frames say where messages end.
+                // TLS without `close_notify`: frames mark where messages end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return (LeanEnd::Client, String::new());
                 }

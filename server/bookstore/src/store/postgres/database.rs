@@ -71,7 +71,7 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// True if it passes by itself, like a failover.
+    /// True if the cause passes by itself, like a failover.
     const fn passes(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Schema { reason: SchemaError::Away(_), .. })
     }
@@ -84,7 +84,7 @@ pub(super) struct PostgresStore {
     metrics: Arc<Metrics>,
     shown: Arc<Shown>,
     readers: Readers,
-    /// Why no connection could be opened last.
+    /// Reason, for callers, of the last connection that could not be opened.
     failed_by: Mutex<Unavailable>,
     /// Ends the background thread on drop.
     _end: oneshot::Sender<()>,

@@ -38,11 +38,11 @@ use crate::domain::NewBook;
 /// Least time between two checks, so that busy servers do not overload each other with notifications.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// Time after numbers were seen to be drawn until the log is searched for unannounced ones. A purchase is shown within
-/// 100 ms if this plus the default of `follow_interval`, after which they are seen, is less than that.
+/// Time from seeing that numbers were drawn to searching the log for unannounced ones. Together with the default of
+/// `follow_interval`, after which they are seen, it is less than the 100 ms within which a purchase must be shown.
 const TOLD_WITHIN: Duration = Duration::from_millis(40);
 
-/// While a transaction holds up the horizon, every other of more bounds than this is dropped: a later bound does as
+/// Most bounds kept while a transaction holds up the horizon. Beyond, every other one is dropped: a later bound does as
 /// well.
 const BOUNDS_MAX: usize = 1000;
 
@@ -100,11 +100,11 @@ pub(super) struct Follower {
     touched: Statement,
     newest: Statement,
     teller: Teller,
-    /// Those above the horizon, in order.
+    /// Bounds above the horizon, in order.
     bounds: VecDeque<Bound>,
     /// Once this is passed, all books must be reloaded.
     reload_at: Option<Bound>,
-    /// Number up to which this connection has published the newest entry; another may have ended before doing so.
+    /// Horizon up to which this connection has published the newest entry; another may have ended before doing so.
     told: i64,
 }
 
@@ -113,7 +113,7 @@ impl Follower {
     async fn start(link: Arc<Link>, shown: Arc<Shown>, target: &Target) -> Result<Self, Trouble> {
         let (pulse, timeout) = (Arc::clone(&target.pulse), target.timeout);
         let client = &link.client;
-        // It only announces commits that are already durable.
+        // This connection only announces commits that are already durable.
         client.batch_execute("SET synchronous_commit = off").await?;
         let teller = Teller::new(Arc::clone(&link), Arc::clone(&shown), timeout).await?;
         let process: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
@@ -233,7 +233,7 @@ impl Follower {
         Ok(is_untold)
     }
 
-    /// Checks repeatedly, and announces, until the connection fails.
+    /// Checks and announces repeatedly, until the connection fails.
     async fn follow(&mut self, interval: Duration) -> Trouble {
         let teller = self.teller.clone();
         select! {

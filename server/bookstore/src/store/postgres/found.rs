@@ -74,7 +74,7 @@ impl Found {
         })
     }
 
-    /// Of these books, which exist, those that are not among the ones read are locked.
+    /// Adds the books of `there`, which exist, as locked unless they were read.
     pub(super) fn with_locked(mut self, there: &[Row]) -> Result<Self, Trouble> {
         for row in there {
             let id = book_id(row.try_get(0)?)?;

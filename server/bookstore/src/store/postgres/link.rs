@@ -45,8 +45,8 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// Runs statements that commit. If the server warned, the commit may have ended its wait for the replicas, as one that is
-    /// cancelled does: it holds on this server, and may be lost with it.
+    /// Runs statements that commit. If the server warned, the commit may have ended its wait for the replicas, as one
+    /// that is cancelled does: it holds on this server, and may be lost with it.
     pub(super) async fn durably<T>(&self, statements: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
         self.warned.store(false, Relaxed);
         let done = statements.await?;
@@ -82,8 +82,8 @@ const BEGIN: &str = "\
     SELECT set_config('quire.ledger', 'on', false), set_config('synchronous_commit', \
         CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
 
-/// Connects to the host that takes writes. While one is silent the others are asked again, because one of them may become
-/// the primary.
+/// Connects to the host that takes writes. While one is silent the others are asked again, because one of them may
+/// become the primary.
 pub(super) async fn connect(target: &Target) -> Result<Link, Trouble> {
     let ask = |place: usize, pause: Duration| async move {
         sleep(pause).await;
@@ -162,7 +162,7 @@ pub(super) async fn timed<T>(
         if let Ok(answered) = timeout(longest, &mut answer).await {
             return answered;
         }
-        // A process that stood still itself cannot say that the other one was silent.
+        // If this process stood still itself, the other one may not have been silent.
         if begun.elapsed() < longest + STOOD_STILL {
             return Err(Trouble::Silent(longest));
         }

@@ -1,5 +1,5 @@
-//! When the primary last answered, on any connection. So a primary that has fallen silent is found out as early when it is
-//! asked late, and one that answers elsewhere is not given up. Must not know what it was asked.
+//! Time of the primary's last answer, on any connection. Silence counts from there: a silent primary is noticed in time
+//! even if it is asked late, and one that answers on another connection is not given up.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,7 +12,7 @@ pub(super) struct Pulse {
     begun: Instant,
     /// In milliseconds after `begun`.
     answered_ms: AtomicU64,
-    /// How long the primary may be silent.
+    /// Longest silence of the primary.
     patience: Duration,
 }
 
@@ -21,7 +21,7 @@ impl Pulse {
         Self { begun: Instant::now(), answered_ms: AtomicU64::new(0), patience }
     }
 
-    /// The primary has answered.
+    /// Notes an answer of the primary.
     pub(super) fn beat(&self) {
         self.answered_ms.store(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
@@ -30,12 +30,12 @@ impl Pulse {
         self.begun.elapsed().saturating_sub(Duration::from_millis(self.answered_ms.load(Relaxed)))
     }
 
-    /// Whether to ask it now: later, an answer could not be waited for long enough.
+    /// True if it must be asked now: later, too little time would be left for its answer.
     pub(super) fn is_due(&self) -> bool {
         self.silence() >= self.patience / 2
     }
 
-    /// How long an answer may take to what is asked now.
+    /// Time limit for the answer to a question asked now.
     pub(super) fn wait(&self) -> Duration {
         self.patience.saturating_sub(self.silence()).max(self.patience / 2)
     }
@@ -56,7 +56,7 @@ mod tests {
         let pulse = silent_for(6);
         pulse.beat();
         assert_eq!(seconds(&pulse), (false, 10));
-        // A process that stood still has heard nothing meanwhile, and asks.
+        // A process that stood still received nothing meanwhile, and asks.
         assert_eq!(seconds(&silent_for(60)), (true, 5));
     }
 }

@@ -76,7 +76,8 @@ const V3: &str = "ALTER TABLE quire_schema \
 const V4: &str = "ALTER TABLE entry ADD key_owner bigint NOT NULL DEFAULT 0; DROP INDEX entry_key; \
     CREATE UNIQUE INDEX entry_key ON entry (idempotency_key, key_owner) WHERE idempotency_key IS NOT NULL;\n";
 
-/// Logs what other programs change; sessions of a server say that they write the log themselves. Made whenever it is missing.
+/// Logs changes by other programs; a server's sessions set `quire.ledger` and write the log themselves. Made if
+/// missing.
 const TRIGGER: &str = r#"
 CREATE OR REPLACE FUNCTION book_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -110,7 +111,7 @@ CREATE TRIGGER book_changed AFTER INSERT OR UPDATE OR DELETE ON book FOR EACH RO
     WHEN (coalesce(current_setting('quire.ledger', true), '') <> 'on') EXECUTE FUNCTION book_changed();
 "#;
 
-/// Whether the trigger is there and on.
+/// True if the trigger exists and is enabled.
 const TRIGGER_THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger \
     WHERE tgrelid = to_regclass('book') AND tgname = 'book_changed' AND tgenabled <> 'D')";
 

@@ -36,7 +36,7 @@ use crate::{
 /// Attempts of a transaction that loses races.
 const TRIES: usize = 8;
 
-/// How long a connection that was ended may take to be replaced without the ledger noticing.
+/// Time limit for replacing an ended connection without the ledger noticing.
 const RENEW: Duration = Duration::from_secs(1);
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
@@ -49,12 +49,12 @@ const COUNT: &str =
 const LOCK: &str =
     "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
 
-/// Of books that no one holds: to wait for others while holding some could be a deadlock, and those that are locked for
-/// long are left out.
+/// Locks only the books that no one holds: to wait for others while holding some could be a deadlock, and books locked
+/// for long are left out.
 const LOCK_FREE: &str = "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id \
     FOR NO KEY UPDATE SKIP LOCKED";
 
-/// To tell books that were left out from those that do not exist.
+/// Distinguishes books that were left out from those that do not exist.
 const THERE: &str = "SELECT id FROM book WHERE id = ANY($1::integer[])";
 
 const LOCK_BELOW: &str = "SELECT id, stock, price_cents FROM book WHERE id > $1 AND stock < $2 ORDER BY id LIMIT $3 \
@@ -113,7 +113,7 @@ async fn begin(link: &Link, settings: &Settings) -> Result<i64, Trouble> {
     Ok(link.said.durably(row).await?.try_get(0)?)
 }
 
-/// The wait for a lock ends before the primary counts as silent. Never 0, which would be no limit.
+/// Longest wait for a lock; ends before the primary counts as silent. Never 0, which would be no limit.
 fn lock_wait(settings: &Settings) -> Duration {
     settings.lock_wait.min(settings.database_timeout / 4).max(Duration::from_millis(1))
 }
@@ -152,7 +152,7 @@ impl<'a> PostgresSession<'a> {
         Ok(Self { runtime, target, link, statements, settings, metrics, shown, id, batch: 0 })
     }
 
-    /// Replaces a connection that was ended, which undid what was under way. Fails if the primary does not answer at once.
+    /// Replaces an ended connection, whose transaction was rolled back. Fails if the primary does not answer at once.
     async fn renew(&mut self) -> Result<(), Trouble> {
         let Self { runtime, target, settings, metrics, shown, .. } = *self;
         *self = timed(RENEW, Self::open(runtime, target, settings, metrics, shown)).await?;
@@ -185,7 +185,7 @@ impl<'a> PostgresSession<'a> {
                 Err(Unfinished::Undone(trouble)) => (trouble, false),
             };
             let is_again = if trouble.is_lock() && is_open {
-                // Of the books that are wanted by name, those that are locked are left out then.
+                // Once more, leaving out those of the named books that are locked.
                 mem::take(&mut waits) && matches!(work.wanted(), Wanted::Named { .. })
             } else if trouble.is_lock() {
                 // Another transaction writes one of the keys.
@@ -251,7 +251,7 @@ impl<'a> PostgresSession<'a> {
         .await
     }
 
-    /// Waits for an answer until the primary has been silent, on all connections, for as long as it may.
+    /// Waits for an answer until the primary has been silent for too long on all connections.
     async fn answered<T>(&self, answer: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         match timed(self.target.pulse.wait(), answer).await {
             Ok(answer) => {
@@ -263,7 +263,7 @@ impl<'a> PostgresSession<'a> {
         }
     }
 
-    /// Reads the wanted facts; this statement locks and reads a book.
+    /// Reads the wanted facts; the statement `lock` locks and reads books.
     async fn lock_and_read(&self, wanted: &Wanted, lock: &Statement) -> Result<Found, Trouble> {
         let (client, statements) = (&self.link.client, &self.statements);
         let (keys, entries): (Vec<&[u8]>, usize) = match wanted {
@@ -393,9 +393,9 @@ impl Session for PostgresSession<'_> {
         Ok(())
     }
 
-    /// Ends the session that the attempt was made by. A transaction of it that is still under way holds its row, so this
-    /// waits for its end; one that has not begun on the server yet can no longer be committed, because its session has
-    /// ended. This is a write as well, so what it says is as durable as any commit, if it waited as any commit must.
+    /// Ends the attempt's session. A transaction of it that is still under way holds the session's row, so this waits
+    /// for its end; one that has not begun on the server yet can no longer be committed, because its session has ended.
+    /// This is a write as well and waits for the replicas, so its result is as durable as any commit.
     fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken> {
         let client = &self.link.client;
         let lock_timeout = |wait: Duration| format!("SET lock_timeout = {}", wait.as_millis());

@@ -17,7 +17,7 @@ pub(super) enum Trouble {
     Silent(Duration),
     /// The session was ended from elsewhere.
     Ended,
-    /// It committed, and did not wait until its replicas had the commit.
+    /// The commit did not wait for its replicas.
     NotDurable,
     /// The contents are not those of a store.
     Contents(String),
@@ -56,7 +56,7 @@ impl Trouble {
         self.state().is_some()
     }
 
-    /// Whether no primary takes the connection, which passes by itself.
+    /// True if no primary accepts the connection, which passes by itself.
     pub(super) fn is_away(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().map_or_else(|| !is_distrust(error), is_away),
@@ -65,7 +65,7 @@ impl Trouble {
         }
     }
 
-    /// Whether the connection was ended, by the server or on the way.
+    /// True if the connection was ended, by the server or on the way.
     pub(super) fn is_cut(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().map_or_else(|| error.is_closed(), is_away),
@@ -73,17 +73,17 @@ impl Trouble {
         }
     }
 
-    /// Whether another transaction holds a lock for longer than this one waits.
+    /// True if another transaction holds a lock for longer than this one waits.
     pub(super) fn is_lock(&self) -> bool {
         self.state() == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
-    /// Whether the database takes no further connection.
+    /// True if the database accepts no further connection.
     pub(super) fn is_crowded(&self) -> bool {
         self.state() == Some(&SqlState::TOO_MANY_CONNECTIONS)
     }
 
-    /// For callers: why the store takes nothing.
+    /// Reason, for callers, why the store accepts nothing.
     pub(super) fn unavailable(&self) -> Unavailable {
         if self.is_crowded() { Unavailable::Crowded } else { Unavailable::Unreachable }
     }
