@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 import urllib.request
 
 import grpc
@@ -109,6 +110,9 @@ class Server:
                 self.game_address, self.lean_address = fields["grpc"], fields["lean"]
             if fields["message"] == "listening":
                 self.address = fields["address"]
+                # A pipe that no one reads would stop the server once it is full.
+                self.log = threading.Thread(target=self.process.stderr.read, daemon=True)
+                self.log.start()
                 return
         raise AssertionError("the server ended at once")
 
@@ -120,7 +124,6 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.stderr.read()
         assert self.process.wait(timeout=30) == 0
 
 

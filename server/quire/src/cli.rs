@@ -6,6 +6,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hosting::time;
 use quire_client::cli::Connection;
 
+const TRUSTED: &str =
+    "Certificates in PEM that vouch for the server's [default: the system's, or those in SSL_CERT_FILE]";
+
 /// A setting given by a flag: the flag, the setting, the value.
 pub(crate) type Flag = (&'static str, &'static str, String);
 
@@ -148,8 +151,8 @@ pub(crate) struct ConnectionArgs {
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
     #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Certificates in PEM that vouch for the server's [default: the system's, or those in SSL_CERT_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// Certificates in PEM that vouch for the server's.
+    #[arg(long, value_name = "FILE", help = TRUSTED)]
     pub ca: Option<PathBuf>,
     /// Certificate in PEM to show to a server that asks for one
     #[arg(long, value_name = "FILE", requires = "key_file")]
@@ -231,8 +234,8 @@ pub(crate) struct AccessArgs {
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
     #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Certificates in PEM that vouch for the server's [default: the system's, or those in SSL_CERT_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// Certificates in PEM that vouch for the server's.
+    #[arg(long, value_name = "FILE", help = TRUSTED)]
     pub ca: Option<PathBuf>,
     /// Certificate in PEM to show to a server that asks for one
     #[arg(long, value_name = "FILE", requires = "key_file")]

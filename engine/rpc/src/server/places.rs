@@ -298,8 +298,12 @@ mod tests {
     fn a_client_with_calls_under_way_gives_way_above_three_quarters_and_not_below() {
         let places = Places::new(8, 100, true);
         let first = take(&places, 1, 8);
-        first.iter().for_each(|place| place.set_busy(true));
-        first[..7].iter().for_each(|place| place.known().store(true, Relaxed));
+        for place in &first {
+            place.set_busy(true);
+        }
+        for place in &first[..7] {
+            place.known().store(true, Relaxed);
+        }
         let second = [(); 2].map(|()| {
             let place = places.take(&client(2)).expect("a place");
             place.known().store(true, Relaxed);

@@ -39,13 +39,12 @@ pub(crate) fn server(tls: &Tls) -> anyhow::Result<(Arc<ServerConfig>, Arc<Certif
 /// A client's side of TLS: it trusts certificates of `ca`, or the system's (those of `SSL_CERT_FILE` if that is set), and shows
 /// its certificate and key if it has them.
 pub(crate) fn client(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
-    let roots = match ca {
-        Some(ca) => roots(ca)?,
-        None => {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            roots
-        }
+    let roots = if let Some(ca) = ca {
+        roots(ca)?
+    } else {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
     };
     let builder = ClientConfig::builder().with_root_certificates(roots);
     let Some((certificate, key)) = own else { return Ok(Arc::new(builder.with_no_client_auth())) };

@@ -154,16 +154,13 @@ async fn keys_fill_their_part_of_the_memory_and_the_other_services_go_on() {
     let folder = folder();
     let server = Start::default().set("limits.memory_bytes=256MiB").serve(folder.path());
     let keys = KeyValueServiceClient::new(server.channel());
-    let full = async {
-        for number in 0.. {
-            let created = keys.create(put(&number.to_string(), 4_000_000)).await;
-            if created.is_err() {
-                return created;
-            }
+    let mut numbers = 0..;
+    let status = loop {
+        let number = numbers.next().expect("no end of numbers");
+        if let Err(status) = keys.create(put(&number.to_string(), 4_000_000)).await {
+            break status;
         }
-        unreachable!("no end of numbers")
     };
-    let status = full.await.expect_err("a refusal");
     assert!(status.message().starts_with("the server's limit kv.total_bytes is "), "{status:?}");
     server.shop().hello(hello()).await.expect("an answer");
     keys.delete(DeleteRequest { key: "0".into(), ..DeleteRequest::default() }).await.expect("room");
