@@ -52,7 +52,7 @@ enum Meaning {
 
 fn meaning(line: &[u8]) -> Meaning {
     if line.len() > LINE_BYTES_MAX {
-        return Meaning::Bad("ERR the line is longer than 64 bytes");
+        return Meaning::Bad("ERR the line is longer than the server's limit tasks.line_bytes, 64");
     }
     let Ok(text) = std::str::from_utf8(line) else { return Meaning::Bad("ERR the line '") };
     let text = text.trim_matches(char::is_whitespace);

@@ -15,7 +15,7 @@ const ANY_TOKEN: &str = "empty, or next_page_token of the page before";
 fn page_size_refused(size: i64) -> Option<Reply> {
     match size {
         ..0 => Some(Err(invalid("page_size", size, "0 for the default, or a positive number"))),
-        _ if size > PAGE_MAX as i64 => Some(Err(limit("page_size", PAGE_MAX, "ask for a smaller page"))),
+        _ if size > PAGE_MAX as i64 => Some(Err(limit("limits.page_size", PAGE_MAX, "ask for a smaller page"))),
         _ => None,
     }
 }
@@ -66,7 +66,7 @@ impl History<'_> {
         loop {
             let request = Message::new().bytes(1, topic.as_bytes()).number(2, signed(size)).bytes(3, token.as_bytes());
             if topic.len() > 256 {
-                let reply = Err(limit("topic_bytes", 256, "name a shorter topic"));
+                let reply = Err(limit("limits.topic_bytes", 256, "name a shorter topic"));
                 self.call(&path, &request, &reply, random);
                 return self.flush(random, tally);
             }
