@@ -185,7 +185,7 @@ peers-cpp:
 	done
 
 # Built in a copy, so that what protoc generates is not among the sources.
-peers-go: export GOBIN = $(CURDIR)/peers/target/arena-go/bin
+peers-go: export GOBIN = $(CURDIR)/load/peers/target/arena-go/bin
 peers-go:
 	command -v go >/dev/null || { echo "install Go 1.26 or later: Debian's is too old for grpc-go"; exit 1; }
 	$(call need,protoc,protobuf-compiler)

@@ -27,6 +27,7 @@ fn status(fault: Fault) -> Status {
         Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
         Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
         Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
+        Fault::Late => Code::DeadlineExceeded,
         Fault::Failed(_) => Code::Internal,
         Fault::OutcomeUnknown => Code::Unknown,
     };
