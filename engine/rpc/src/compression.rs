@@ -193,9 +193,11 @@ impl Encoding {
 const FREE_RATIO: usize = 1100;
 /// Bytes returned to a budget each second.
 const BUDGET_BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
+/// Least budget, however small the largest message is.
+const BUDGET_BYTES_MIN: usize = 8 * 1024 * 1024;
 
 /// A connection's budget for decompressed bytes beyond [`FREE_RATIO`] times the compressed ones: two messages of the
-/// largest size, then [`BUDGET_BYTES_PER_SECOND`]. 14 bytes may hold four megabytes, at the cost of thousands of calls.
+/// largest size or [`BUDGET_BYTES_MIN`], then [`BUDGET_BYTES_PER_SECOND`]. 14 bytes may hold four megabytes, at the cost of thousands of calls.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(Mutex<Spent>);
 
@@ -216,7 +218,7 @@ impl Budget {
         now: Instant,
     ) -> Result<Vec<u8>, Status> {
         let free = message.len().saturating_mul(FREE_RATIO);
-        let left = self.left(bytes_max.saturating_mul(2), now);
+        let left = self.left(bytes_max.saturating_mul(2).max(BUDGET_BYTES_MIN), now);
         let allowed = bytes_max.min(free.saturating_add(left));
         let mut out = Vec::new();
         let done = encoding.decompress(message, allowed, &mut out);
