@@ -66,8 +66,9 @@ impl Certificate {
             .try_for_each(|path| files::check_regular(path).with_context(|| format!("cannot read {}", path.display())));
         match checked.and_then(|()| read(&self.files, &self.provider)) {
             Ok(shown) => {
-                tracing::info!(expires = %date(shown.expires_at), "the certificate is loaded again");
+                let expires = date(shown.expires_at);
                 self.shown.store(Arc::new(shown));
+                tracing::info!(%expires, "the certificate is loaded again");
             }
             Err(error) => {
                 tracing::warn!(
