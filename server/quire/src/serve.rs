@@ -57,6 +57,7 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let done = runtime.block_on(run(config, process));
     // Does not wait, because the console's thread may block in a read forever.
     runtime.shutdown_background();
+    telemetry::flush();
     done
 }
 
@@ -149,6 +150,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         }
         () = asked.interrupted() => {
             tracing::warn!("a second Ctrl-C: connections are cut; everything acknowledged is on disk");
+            telemetry::flush();
             // Returning would wait for the calls being cut off.
             std::process::exit(INTERRUPTED)
         }

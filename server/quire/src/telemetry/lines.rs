@@ -14,7 +14,9 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
 
-/// Lines waiting to be shown above the prompt; further ones are written at once.
+use super::writer;
+
+/// Lines waiting to be shown above the prompt; further ones go to standard error.
 const LINES_MAX: usize = 1024;
 
 /// Time to show waiting lines when the prompt ends.
@@ -49,12 +51,12 @@ impl Write for Lines {
             }),
             None => Some(line),
         };
-        unsent.map_or(Ok(()), |line| io::stderr().write_all(line.as_bytes()))?;
+        unsent.map_or(Ok(()), writer::write)?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }
 
@@ -84,7 +86,7 @@ pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static)
     let print = move || {
         for line in queue {
             if printer.print(line.clone()).is_err() {
-                let _ = io::stderr().write_all(line.as_bytes());
+                let _ = writer::write(line);
             }
         }
         drop(ending);

@@ -2,10 +2,10 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpStream},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::Arc,
 };
 
@@ -228,6 +228,27 @@ async fn an_operators_action_is_logged_where_no_credential_is_asked_for_too() {
     assert!(log.contains("\"method\":\"/bookstore.Admin/List\",\"credential\":\"none needed\""), "{log}");
     assert!(log.contains("\"request\":\"request 7\"") && log.contains("\"peer\":\"127.0.0.1:"), "{log}");
     assert_eq!(log.matches("an operator's action").count(), 1, "others are no operators");
+}
+
+#[tokio::test]
+async fn a_log_that_no_one_reads_holds_up_no_call() {
+    let folder = folder();
+    let mut command = Start::default().command(folder.path());
+    let mut server = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("quire starts");
+    let mut log = BufReader::new(server.stderr.take().expect("a pipe")).lines();
+    let listening = log.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening"))).expect("it listens");
+    let line: serde_json::Value = serde_json::from_str(&listening.expect("text")).expect("JSON");
+    let address = line["fields"]["address"].as_str().expect("an address");
+    let admin = AdminClient::new(
+        Channel::builder(&format!("http://{address}")).expect("a URL").connect_lazy().expect("a channel"),
+    );
+    // Each is logged, and a pipe holds 64 KiB.
+    for _ in 0..1000 {
+        let listed = tokio::time::timeout(PATIENCE, admin.list(ListRequest::default())).await;
+        listed.expect("no wait for the log").expect("an answer");
+    }
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
 }
 
 /// A watch by Connect over HTTP/1.1, which has begun.
