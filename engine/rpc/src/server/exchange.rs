@@ -248,8 +248,8 @@ impl Exchange {
         let far = self.started_at + Duration::from_hours(24 * 365);
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
-        let request = self.request.take().map(|request| *request);
-        let mut caller = Caller::new(request.as_ref().map(Client::of).unwrap_or_default());
+        let request = self.request.take();
+        let mut caller = Caller::new(request.as_deref().map(Client::of).unwrap_or_default());
         if !self.is_counted
             && let Some(limit) = self.shared.calls_limit(&mut caller, Some(plan.method))
         {
@@ -262,7 +262,7 @@ impl Exchange {
         let origin = self.shared.cors.allowed(&self.head);
         self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(&plan), origin);
         let (head, peer) = (Arc::clone(&self.head), Arc::clone(&self.peer));
-        self.ending = self.shared.ending(&plan, request.as_ref());
+        self.ending = self.shared.ending(&plan, request.as_deref());
         let mut incoming = Incoming {
             origin: Origin::new(plan.accepted(), &head, deadline, &peer),
             request,

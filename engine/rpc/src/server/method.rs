@@ -33,7 +33,7 @@ pub(crate) enum Intake<'a> {
 pub(crate) struct Incoming<'a> {
     pub(crate) origin: Origin<'a>,
     /// The request without its message, if already built.
-    pub(crate) request: Option<Request<()>>,
+    pub(crate) request: Option<Box<Request<()>>>,
     pub(crate) intake: Intake<'a>,
     pub(crate) reading: Reading,
 }
@@ -267,7 +267,6 @@ where
         cx: &mut Context<'_>,
         reply: &mut Reply<'_>,
     ) -> Started {
-        let request = incoming.request.take();
         let Intake::Message(framed) = incoming.intake else {
             reply.finish(&Status::internal("a stream where a message was expected"));
             return Started::Done(spare);
@@ -285,6 +284,7 @@ where
             };
             &opened
         };
+        let request = incoming.request.take().map(|request| *request);
         match (self.begin)(Call::new(&incoming.origin, request, payload, reply.reborrow())) {
             Answer::Later(future) => begin_in::<R>(spare, future, cx, reply),
             Answer::Done(_) => Started::Done(spare),
@@ -318,7 +318,7 @@ where
             return Started::Done(spare);
         };
         let stream = Streaming::new(Arc::clone(inbox), incoming.reading.clone());
-        let request = incoming.request.take().unwrap_or_else(|| incoming.origin.request(()));
+        let request = incoming.request.take().map_or_else(|| incoming.origin.request(()), |request| *request);
         begin_in::<R>(spare, (self.begin)(request.map(|()| stream)), cx, reply)
     }
 }

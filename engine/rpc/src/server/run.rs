@@ -84,7 +84,7 @@ impl Calls {
         }
         let mut incoming = Incoming {
             origin,
-            request: request.map(|request| *request),
+            request,
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,

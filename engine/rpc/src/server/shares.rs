@@ -183,23 +183,32 @@ pub(super) type CallPlaces = (Share, Option<Share>);
 pub(super) struct Caller {
     address: Client,
     client: Client,
+    /// The client is not the one at the address.
+    is_named: bool,
     holder: Option<Arc<Holder>>,
 }
 
 impl Caller {
     /// A caller known only by address.
     pub(super) fn new(address: Client) -> Self {
-        Self { client: address.clone(), address, holder: None }
+        Self { client: address.clone(), address, is_named: false, holder: None }
     }
 
     /// Sets the next call's client: this one, or the one at the address.
     #[inline]
     pub(super) fn set(&mut self, named: Option<&Client>) {
+        if named.is_some() || self.is_named {
+            self.change(named);
+        }
+    }
+
+    fn change(&mut self, named: Option<&Client>) {
         let client = named.unwrap_or(&self.address);
         if *client != self.client {
             self.client = client.clone();
             self.holder = None;
         }
+        self.is_named = named.is_some();
     }
 
     pub(super) fn client(&self) -> &Client {
