@@ -124,7 +124,7 @@ test-clients: ## check, test and judge the clients; LANGUAGES=go takes one of th
 	$(JUDGE_CLIENTS) $(LANGUAGES)
 
 clients-page: LANGUAGES := cpp go java python rust typescript
-clients-page: clients $(VENV) quire-release ## write the matrix and the samples of docs/clients.md anew
+clients-page: clients $(VENV) quire-release ## write the tables of docs/clients.md anew
 	$(JUDGE_CLIENTS) --write-page
 
 ROUNDS ?= 200

@@ -1,4 +1,4 @@
-"""The parts of docs/clients.md that the suite makes: the matrix of topics by language, and the samples side by side."""
+"""The parts of docs/clients.md that the suite makes: the matrix of topics by language, and the table of samples."""
 
 import pathlib
 import re
@@ -26,13 +26,12 @@ def matrix(results: dict[str, dict[str, str]]) -> str:
 
 
 def samples() -> str:
-    parts = []
+    """A row for each sample, with a link to its file in each language."""
+    rows = [["", *NAMES.values()], ["---", *("---" for _ in NAMES)]]
     for name, about in SAMPLES.items():
-        parts.append(f"### {about}: `{name}`\n")
-        for language in NAMES:
-            text = _sample(language, name).read_text().rstrip("\n")
-            parts.append(f"<details><summary>{NAMES[language]}</summary>\n\n```{language}\n{text}\n```\n\n</details>\n")
-    return "\n".join(parts).rstrip("\n")
+        files = {language: _sample(language, name).relative_to(ROOT).as_posix() for language in NAMES}
+        rows.append([f"{about}: `{name}`", *(f"[{pathlib.Path(file).suffix}](../{file})" for file in files.values())])
+    return "\n".join("| " + " | ".join(row).lstrip() + " |" for row in rows)
 
 
 def _sample(language: str, name: str) -> pathlib.Path:
