@@ -5,7 +5,7 @@ import pytest
 
 from conftest import Server
 
-# Without turns the neighbour of an attack waits for seconds. The figures are in docs/operating.md; here is room for a
+# Without turns the neighbour of an attack waits for seconds. The figures are in docs/NOTEBOOK.md; here is room for a
 # machine that does other things as well.
 WAIT_MAX = 0.5
 
