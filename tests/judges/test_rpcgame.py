@@ -6,13 +6,9 @@ import subprocess
 import grpc
 import pytest
 import xxhash
-from google.protobuf.descriptor_pool import DescriptorPool
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 import rpcgame_sums
 
-COMPRESSIONS = [grpc.Compression.NoCompression, grpc.Compression.Gzip]
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +17,7 @@ def game():
 
 
 class Player:
-    """A client, and what it has to hear."""
+    """A client, and the answers that it must get."""
 
     def __init__(self, channel, game, seed):
         self.messages, stubs = game
@@ -61,60 +57,17 @@ def own_channel(address, compression, name):
     return grpc.insecure_channel(address, compression=compression, options=[("quire.test", name)])
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS, ids=["plain", "gzip"])
-def test_shuffled_serials_are_handled_in_order(server, game, compression):
-    with own_channel(server.address, compression, "alone") as channel:
-        for seed in range(3):
-            player = Player(channel, game, seed)
-            # Fewer than a connection has room for, so that the one everybody waits for finds a place.
-            for start in range(0, len(player.pairs), 100):
-                part = [place for place in player.order if start <= place < start + 100]
-                player.expect(player.start(part))
-            player.end()
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS, ids=["plain", "gzip"])
-def test_two_clients_at_once_play_each_their_own_game(server, game, compression):
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip], ids=["plain", "gzip"])
+def test_two_clients_at_once_play_their_own_games_in_shuffled_order(server, game, compression):
     with own_channel(server.address, compression, "a") as first, own_channel(server.address, compression, "b") as second:
         players = [Player(first, game, 11), Player(second, game, 12)]
+        # Fewer than a connection has room for, so that the call which all others wait for finds a slot.
         for start in range(0, 300, 50):
             calls = [player.start([p for p in player.order if start <= p < start + 50]) for player in players]
             for player, of_player in zip(players, calls):
                 player.expect(of_player)
         for player in players:
             player.end()
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS, ids=["plain", "gzip"])
-def test_bad_messages_are_refused_and_the_game_goes_on(server, game, compression):
-    with own_channel(server.address, compression, "bad") as channel:
-        player = Player(channel, game, 21)
-        player.expect(player.start(range(150)))
-        bad = [("1", "", "1"), ("-151", "", "1"), (" 151", "", "1"), ("151", "", "+1"), ("18446744073709551616", "", "1"),
-               ("151", "", "18446744073709551616"), ("", "", "1"), ("151", "", "")]
-        for serial, name, count in bad:
-            with pytest.raises(grpc.RpcError) as refused:
-                player.stub.Try(player.messages.TryRequest(serial=serial, name=name, count=count))
-            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT, (serial, count)
-        raw = channel.unary_unary("/RPCGame/Try")
-        with pytest.raises(grpc.RpcError) as refused:
-            raw(b"\x0a\x03151\x12\x02\xff\xfe\x1a\x011")
-        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        player.expect(player.start(range(150, 300)))
-        player.end()
-
-
-def test_health_and_reflection_know_the_game(channel, game):
-    health = health_pb2_grpc.HealthStub(channel)
-    for service in ["RPCGame", "RPCGameStream"]:
-        reply = health.Check(health_pb2.HealthCheckRequest(service=service))
-        assert reply.status == health_pb2.HealthCheckResponse.SERVING
-    pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
-    for name, message in game[0].DESCRIPTOR.message_types_by_name.items():
-        served = pool.FindMessageTypeByName(name)
-        for field in message.fields:
-            ours = served.fields_by_name[field.name]
-            assert (ours.number, ours.type, ours.is_repeated) == (field.number, field.type, field.is_repeated)
 
 
 # What stands before the first comma, the digits behind it, and lines that are to be skipped.
@@ -142,9 +95,3 @@ def test_the_driver_reads_lines_as_the_published_client_does(server, tmp_path, t
         for side in ["client", "server"]:
             assert f"{side}'s checksums: client {client}, server {sums}\n" in game.stdout, (messages, game)
         assert "they match" in game.stdout and game.returncode == 0
-
-
-@pytest.mark.parametrize("transport", ["unary", "windowed"])
-def test_names_that_are_no_text_are_refused_by_calls(server, tmp_path, transport):
-    game = played(server, tmp_path, LINES[:2] + NO_TEXT, transport, 10)
-    assert game.returncode == 1 and "the name of pair 3 is not UTF-8" in game.stderr, game

@@ -52,13 +52,15 @@ fn a_certificate_that_does_not_hold_now_stops_the_start_with_its_dates() {
 }
 
 #[test]
-fn a_key_of_another_certificate_stops_the_start() {
+fn a_key_of_another_certificate_stops_the_start_and_so_does_a_file_without_one() {
     let folder = folder();
     certificate(folder.path(), (2001, 2101));
     let other = KeyPair::generate().expect("a key");
     fs::write(folder.path().join("key.pem"), other.serialize_pem()).expect("a file");
     let line = one_line(&mut start().command(folder.path()));
     assert!(line.contains("cert.pem and key.pem do not belong together"), "{line}");
+    let line = one_line(&mut start().set("tls.certificate=key.pem").command(folder.path()));
+    assert!(line.contains("key.pem holds no certificate"), "{line}");
 }
 
 #[tokio::test]
