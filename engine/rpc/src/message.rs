@@ -41,6 +41,13 @@ impl Framed<Payload<'_>> {
     }
 }
 
+impl Framed<Bytes> {
+    /// Clones the message; the buffer is shared.
+    pub(crate) fn owned(&self) -> Framed<Payload<'static>> {
+        Framed { compressed: self.compressed, bytes: Payload::Owned(self.bytes.clone()) }
+    }
+}
+
 /// Assembles messages from received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 
-use super::origin::Origin;
 use super::reply::Reply;
+use super::request::CallHead;
 use crate::codec::{Decode, Encode, Encoded, Payload};
 use crate::envelope::{Request, Response};
 use crate::metadata::Metadata;
@@ -17,7 +17,7 @@ use crate::status::Status;
 /// by a future.
 #[derive(Debug)]
 pub struct Call<'a, Req> {
-    origin: &'a Origin<'a>,
+    head: &'a CallHead<'a>,
     /// Built on first use.
     request: OnceCell<Request<()>>,
     payload: &'a Payload<'a>,
@@ -46,20 +46,20 @@ impl<F: Future<Output = Result<Response<Encoded>, Status>> + Send + 'static> Lat
 impl<'a, Req> Call<'a, Req> {
     #[inline]
     pub(super) fn new(
-        origin: &'a Origin<'a>,
+        head: &'a CallHead<'a>,
         request: Option<Request<()>>,
         payload: &'a Payload<'a>,
         mut reply: Reply<'a>,
     ) -> Self {
         reply.begin_message();
         let request = request.map_or_else(OnceCell::new, OnceCell::from);
-        Self { origin, request, payload, reply, message: PhantomData }
+        Self { head, request, payload, reply, message: PhantomData }
     }
 
     /// Metadata, deadline and peer, without the message.
     #[inline]
     pub fn request(&self) -> &Request<()> {
-        self.request.get_or_init(|| self.origin.request(()))
+        self.request.get_or_init(|| self.head.request(()))
     }
 
     /// The message's bytes, borrowed.
@@ -140,7 +140,7 @@ impl<'a, Req> Call<'a, Req> {
     #[inline]
     fn into_request<T>(self, message: T) -> Request<T> {
         match self.request.into_inner() {
-            None => self.origin.request(message),
+            None => self.head.request(message),
             Some(request) => request.map(|()| message),
         }
     }

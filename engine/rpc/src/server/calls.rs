@@ -1,4 +1,4 @@
-//! The calls of one connection: events in, handlers polled, answers out.
+//! The calls of one connection: events in, calls begun.
 //!
 //! A handler is polled at once, inside the read that completed its request; it gets its own slot only if it waits.
 //! Independent of the transport: bytes come in by `take_in` and leave through the connection's output.
@@ -6,38 +6,86 @@
 //! Implements: gRPC over HTTP/2, "Requests", the server's side.
 
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use quire_http2::{Connection, ConnectionError, ErrorCode, Event, Head, StreamKey, Whole};
+use http::Extensions;
+use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey, Whole};
 use tokio::time::Instant;
 
-use super::http_calls::{self, Unserved};
-use super::kind::Kind;
+use super::http_calls::{self, HttpRunning, Unserved};
 use super::memory::Lender;
-use super::method::Intake;
+use super::method::Started;
 use super::observer::Refusal;
-use super::origin::Origin;
-use super::plan::{CallPlan, Plan};
-use super::reply::{ReplyState, Templates};
+use super::plan::Plan;
+use super::reply::{Reply, ReplyState, Templates};
+use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
 use super::running::Running;
-use super::shared::Shared;
+use super::shared::{Active, Rejected, Shared};
 use super::shares::{Caller, Client};
-use super::slot::{Ended, Feed, Gathering, Phase, Slot};
+use super::sink::Sink;
 use super::turn::Pace;
-use super::unread::Unread;
 use crate::codec::Payload;
-use crate::envelope::Peer;
+use crate::envelope::{Peer, Request};
 use crate::http_service::{Counted, HttpService};
 use crate::inbox::Inbox;
-use crate::message::{Assembler, Framed};
+use crate::message::{self, Assembler, Framed, Framing, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, PLAIN};
-use crate::status::{Code, Status};
+use crate::status::Code;
 use crate::wake::WakeSet;
 
 /// Payload of the PING sent after requests that ended behind their answer; one per read.
 const NUDGE: [u8; 8] = *b"answered";
+
+/// A stream's call, from its head to its end.
+pub(super) struct Slot {
+    pub(super) stream: StreamKey,
+    pub(super) phase: Phase,
+    pub(super) started_at: Instant,
+}
+
+#[derive(Default)]
+pub(super) enum Phase {
+    #[default]
+    Free,
+    Gathering(Gathering),
+    Active(Active),
+    /// Answered while the peer is still sending.
+    Discarding(Rest),
+}
+
+/// Limits on request data after the answer.
+pub(super) struct Rest {
+    pub(super) left_bytes: usize,
+    pub(super) expires_at: Instant,
+}
+
+impl Slot {
+    /// Clears the slot, which is mostly empty.
+    #[inline]
+    pub(super) fn free(&mut self) {
+        if !matches!(self.phase, Phase::Free) {
+            self.phase = Phase::Free;
+        }
+    }
+}
+
+/// Equal answered calls that are not reported yet.
+pub(super) struct Ended {
+    /// `None` for a method that does not exist.
+    pub(super) method: Option<usize>,
+    pub(super) code: Code,
+    pub(super) started_at: Instant,
+    pub(super) calls: u32,
+}
+
+/// State shared by consecutive requests with the same head.
+struct SameHead {
+    head: Arc<Head>,
+    /// The call, if it may begin as soon as its message is complete.
+    direct: Option<CallPlan>,
+}
 
 pub(crate) struct Calls {
     pub(super) connection: Connection,
@@ -67,7 +115,7 @@ pub(crate) struct Calls {
     pub(super) caller: Caller,
     /// Calls that wait for something.
     pub(super) active: usize,
-    unread: Unread,
+    buffered: Buffered,
     pub(super) lender: Lender,
 }
 
@@ -100,7 +148,7 @@ impl Calls {
             nudge_due: false,
             refusing,
             pace: Pace::default(),
-            unread: Unread::default(),
+            buffered: Buffered::default(),
             lender,
             shared,
         }
@@ -114,15 +162,15 @@ impl Calls {
     pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
         let now_ms = self.elapsed_ms();
         self.pace.is_interrupted = false;
-        let mut kind: Option<Kind> = None;
+        let mut same: Option<SameHead> = None;
         loop {
-            let last = kind.as_ref().map(|kind| &kind.head);
+            let last = same.as_ref().map(|same| &same.head);
             if let Some(Whole { stream, head, body }) = self.connection.receive_whole(input, now_ms, last) {
                 if let Some(head) = head {
-                    kind = Some(self.kind(head));
+                    same = Some(self.same_head(head));
                 }
-                if let Some(kind) = &kind {
-                    self.whole(stream, kind, body);
+                if let Some(same) = &same {
+                    self.complete(stream, same, body);
                 }
             } else if let Some(event) = self.connection.receive(input, now_ms)? {
                 self.event(event);
@@ -184,37 +232,29 @@ impl Calls {
         self.take_slot(stream);
         if head.is_oversized() {
             self.pace.look_soon();
-            self.shared.observer.refused(Refusal::HeaderBytes);
-            let status = self.shared.limits.refusal(Refusal::HeaderBytes);
-            return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);
+            let status = self.shared.refusal(Refusal::HeaderBytes);
+            return self.refuse(stream, head, PLAIN, None, &status);
         }
         let refusing = self.refusing && !self.shared.is_always_answered(head.path());
         match self.plan(head) {
             Some(plan) if !plan.is_grpc() && self.shared.hosts.refuse(head) => {
                 self.refuse_http(stream, Unserved::Misdirected);
             }
-            Some(Plan::Call(plan) | Plan::Get(plan, _)) if refusing => {
+            Some(Plan::Call(plan, _)) if refusing => {
                 let status = self.shared.limits.refusal(Refusal::Connections);
-                self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
+                self.refuse(stream, head, plan.dialect, Some(plan.method), &status);
             }
-            Some(
-                Plan::Call(CallPlan { dialect, .. }) | Plan::Get(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _),
-            ) if self.shared.layered.is_some() => {
+            Some(Plan::Call(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _)) if self.shared.layered.is_some() => {
                 self.begin_layered(stream, *dialect, head, end);
             }
-            Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
-            Some(Plan::Get(plan, message)) => self.begin_get(stream, *plan, head, message.clone()),
-            Some(Plan::Fail(dialect, status)) => {
-                let (dialect, status) = (*dialect, status.clone());
-                self.refuse(stream, self.shared.bare(dialect, head), None, &status);
-            }
-            Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
+            Some(Plan::Call(plan, message)) => self.begin_call(stream, *plan, message.as_ref(), head, end),
+            Some(Plan::Fail(dialect, status)) => self.refuse(stream, head, *dialect, None, status),
+            Some(Plan::Unserved(why)) => self.refuse_http(stream, *why),
             Some(Plan::Preflight) => {
                 let shared = Arc::clone(&self.shared);
                 self.reply_with(stream, &mut ReplyState::bare(PLAIN)).preflight(head, &shared.cors);
                 self.finish(stream, None, Code::Ok);
             }
-            Some(Plan::NotAllowed { get }) => self.refuse_http(stream, Unserved::NotAllowed { get: *get }),
             Some(Plan::Http) if refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }
@@ -230,50 +270,48 @@ impl Calls {
         self.hand_over(stream, head, end, &*service, Some(Counted));
     }
 
-    fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
+    fn begin_call(
+        &mut self,
+        stream: StreamKey,
+        plan: CallPlan,
+        message: Option<&Framed<Bytes>>,
+        head: &Arc<Head>,
+        end: bool,
+    ) {
         if let Some(limit) = self.memory_limit(head) {
             return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
         }
+        if let Some(message) = message {
+            return self.start(stream, &plan, head, None, Intake::Message(&message.owned()), Feed::None);
+        }
         if self.shared.routes.table[plan.method].is_streaming_in {
-            let index = stream.index();
-            let inbox = Inbox::new(self.wakers[index].clone(), self.shared.limits.unread_bytes_max);
-            if end {
-                inbox.end(Ok(Metadata::new()));
-            }
+            let inbox = self.inbox(stream, end);
             let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(plan.dialect.framing()));
             return self.start(stream, &plan, head, None, Intake::Stream(&inbox), feed);
         }
-        let assembler = Assembler::of(plan.dialect.framing());
-        if end && !assembler.is_whole() {
-            let status = Status::unimplemented("the call takes one message and none came");
-            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-        }
-        let allowed = self.shared.limits.request_timeout;
-        let allowed = plan.terms.timeout.map_or(allowed, |timeout| timeout.min(allowed));
-        let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
-        let deadline = self.deadline(stream, &plan);
-        let origin = Origin::new(plan.accepted(), head, deadline, &self.peer);
+        let call = CallHead::new(&plan, head, &self.peer, self.slots[stream.index()].started_at);
         // Before the body, so that none is buffered for a rejected caller.
-        let request = match self.shared.intercepted(&plan, &origin) {
+        let request = match self.shared.intercept(&call, Extensions::new()) {
             Ok(request) => request,
-            Err(status) => return self.refuse_head(stream, &plan, head, &status),
+            Err(rejected) => return self.reject(stream, &plan, head, &rejected),
         };
-        let gathering = Gathering { plan, head: Arc::clone(head), request, assembler, message: None, expires_at };
+        let expires_at = self.shared.request_deadline(Some(&plan), self.now);
+        let gathering = Gathering::new(plan, Arc::clone(head), request, expires_at);
         self.slots[stream.index()].phase = Phase::Gathering(gathering);
         if end {
-            // An empty body is a message with default fields.
-            return self.start_whole(stream, Payload::Borrowed(&[]));
+            return self.gather(stream, &[], true);
         }
         // Now, not when data comes: a caller may send nothing after its head.
         self.note_deadline(Some(expires_at));
     }
 
-    fn begin_get(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, message: Bytes) {
-        if let Some(limit) = self.memory_limit(head) {
-            return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
+    /// Inbox of the stream's body, which may have ended.
+    fn inbox(&self, stream: StreamKey, end: bool) -> Arc<Inbox> {
+        let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
+        if end {
+            inbox.end(Ok(Metadata::new()));
         }
-        let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: Payload::Owned(message) };
-        self.start(stream, &plan, head, None, Intake::Message(&framed), Feed::None);
+        inbox
     }
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
@@ -300,19 +338,29 @@ impl Calls {
         self.caller.set(None);
         // A page may cost a hundred times as much as a call.
         self.pace.look_soon();
-        let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
-        if end {
-            inbox.end(Ok(Metadata::new()));
-        }
+        let inbox = self.inbox(stream, end);
         let Some(mut request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
             return self.refuse_http(stream, Unserved::Malformed);
         };
         if let Some(counted) = counted {
             request.extensions_mut().insert(counted);
         }
-        let running = Box::new(http_calls::HttpRunning::new(service.call(request), Arc::clone(&self.shared.limits)));
-        let reply = ReplyState::bare(PLAIN);
-        self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
+        let mut active = Active {
+            method: None,
+            running: Box::new(HttpRunning::new(service.call(request), Arc::clone(&self.shared.limits))),
+            reply: ReplyState::bare(PLAIN),
+            feed: Feed::Chunks(inbox),
+            unreleased: 0,
+            deadline: None,
+            ending: None,
+            places: None,
+        };
+        if self.poll_active(stream, &mut active).is_ready() {
+            self.retire(None, active.running);
+            return self.finish(stream, None, active.reply.code);
+        }
+        active.places = Some(self.shared.call_places(&mut self.caller, None));
+        self.keep(stream, active);
     }
 
     /// Limit that refuses another call of a caller known only by address.
@@ -330,11 +378,7 @@ impl Calls {
             return Some(Refusal::UnsentBytes);
         }
         let held = self.connection.queued_bytes_total() + self.gathered_bytes;
-        let limit = limits.memory.refusal(held)?;
-        // Health and metrics report it, and other calls free memory, unless they are what fills it.
-        if held < limits.unread_bytes_max && self.shared.is_answered_when_full(head.path()) {
-            return None;
-        }
+        let limit = self.shared.memory_limit(head.path(), held)?;
         self.shared.observer.refused_client(limit, self.caller.client());
         Some(limit)
     }
@@ -349,7 +393,7 @@ impl Calls {
         method: Option<usize>,
     ) {
         let status = self.shared.limits.refusal(limit);
-        self.refuse(stream, self.shared.bare(dialect, head), method, &status);
+        self.refuse(stream, head, dialect, method, &status);
     }
 
     fn refuse_http(&mut self, stream: StreamKey, why: Unserved) {
@@ -380,67 +424,170 @@ impl Calls {
         }
     }
 
+    /// Takes data of a request that its handler needs whole, within the connection's limits.
+    #[inline]
+    fn gather(&mut self, stream: StreamKey, data: &[u8], end: bool) {
+        let Phase::Gathering(gathering) = &mut self.slots[stream.index()].phase else { return };
+        let held_before = gathering.held_bytes();
+        let gathered = self.shared.gather(gathering, data, end);
+        self.gathered_bytes = self.gathered_bytes - held_before + gathering.held_bytes();
+        let status = match gathered {
+            Ok(Some(message)) => return self.start_gathered(stream, &message),
+            Ok(None) => match self.shared.gathered_limit(gathering.head.path(), self.gathered_bytes) {
+                Some(limit) => self.shared.refusal(limit),
+                None => return,
+            },
+            Err(status) => status,
+        };
+        let (dialect, head) = (gathering.plan.dialect, Arc::clone(&gathering.head));
+        let method = self.forget(stream);
+        self.refuse(stream, &head, dialect, method, &status);
+    }
+
+    fn start_gathered(&mut self, stream: StreamKey, message: &Framed<Payload<'_>>) {
+        let Phase::Gathering(gathering) = std::mem::take(&mut self.slots[stream.index()].phase) else { return };
+        self.gathered_bytes -= gathering.held_bytes();
+        let Gathering { plan, head, request, .. } = gathering;
+        self.start(stream, &plan, &head, request, Intake::Message(message), Feed::None);
+    }
+
+    /// Handles a complete request; its handler runs at once unless a limit or an interceptor prevents it.
+    #[inline]
+    fn complete(&mut self, stream: StreamKey, same: &SameHead, body: &[u8]) {
+        if let Some(plan) = &same.direct
+            && let Some(message) = self.complete_message(plan, body)
+        {
+            self.take_slot(stream);
+            self.start(stream, plan, &same.head, None, Intake::Message(&message), Feed::None);
+        } else {
+            self.begin(stream, &same.head, false);
+            self.data(stream, body, true);
+        }
+    }
+
+    /// The message in a complete body, if a call is admitted.
+    #[inline]
+    fn complete_message<'a>(&self, plan: &CallPlan, body: &'a [u8]) -> Option<Framed<Payload<'a>>> {
+        let limits = &self.shared.limits;
+        if self.connection.queued_bytes_total() > limits.unsent_bytes_max || limits.memory.is_pressed() {
+            return None;
+        }
+        let framed = if plan.dialect.framing() == Framing::Envelopes {
+            let (prefix, message) = body.split_first_chunk::<PREFIX_BYTES>()?;
+            if *prefix != message::prefix(message.len(), false) {
+                return None;
+            }
+            Framed { compressed: false, bytes: Payload::Borrowed(message) }
+        } else {
+            plan.unframed(Payload::Borrowed(body))
+        };
+        (framed.bytes.as_slice().len() <= limits.message_bytes_max).then_some(framed)
+    }
+
+    /// State for complete requests with this head.
+    fn same_head(&self, head: Arc<Head>) -> SameHead {
+        let shared = &*self.shared;
+        let direct = match self.plan(&head) {
+            Some(Plan::Call(plan, None)) => {
+                let is_guarded = self.refusing || shared.layered.is_some() || head.is_oversized();
+                let is_misdirected = !plan.dialect.needs_trailers() && shared.hosts.refuse(&head);
+                let is_gathered = !shared.routes.table[plan.method].is_streaming_in;
+                let is_plain = is_gathered && plan.dialect.framing() != Framing::Text;
+                (is_plain && !is_guarded && !is_misdirected).then_some(*plan)
+            }
+            _ => None,
+        };
+        SameHead { head, direct }
+    }
+
+    /// Begins a call whose message, or message stream, is available. `request` has passed the interceptors.
+    #[inline]
+    fn start(
+        &mut self,
+        stream: StreamKey,
+        plan: &CallPlan,
+        head: &Arc<Head>,
+        request: Option<Box<Request<()>>>,
+        intake: Intake<'_>,
+        feed: Feed,
+    ) {
+        let slot = &mut self.slots[stream.index()];
+        slot.free();
+        let call = CallHead::new(plan, head, &self.peer, slot.started_at);
+        let mut cx = Context::from_waker(&self.wakers[stream.index()]);
+        let mut admitted = match self.shared.admit(&call, request, self.now, Some(&mut self.caller), &mut cx) {
+            Ok(admitted) => admitted,
+            Err(rejected) => return self.reject(stream, plan, head, &rejected),
+        };
+        if matches!(intake, Intake::Message(message) if message.compressed) {
+            // Its cost is unknown.
+            self.pace.look_soon();
+        }
+        let mut state = self.shared.reply_state(&call, &mut admitted);
+        let spare = self.spares[plan.method].pop();
+        let mut reply = Reply {
+            sink: Sink::Http2(&mut self.connection, stream, &self.lender),
+            templates: &mut self.templates,
+            state: &mut state,
+            output_bytes_max: self.shared.limits.output_bytes_max,
+        };
+        match self.shared.start(&call, &mut admitted, intake, spare, &mut cx, &mut reply) {
+            Started::Running(running) => {
+                let (method, deadline) = (Some(plan.method), call.deadline);
+                self.note_blocked(stream);
+                let places = Some(self.shared.call_places(&mut self.caller, method));
+                let (reply, unreleased, ending) = (state, 0, admitted.ending);
+                let active = Active { method, running, reply, feed, unreleased, deadline, ending, places };
+                self.keep(stream, active);
+            }
+            Started::Done(spare) => {
+                if let Some(spare) = spare {
+                    self.retire(Some(plan.method), spare);
+                }
+                self.finish(stream, Some(plan.method), state.code);
+            }
+        }
+    }
+
+    #[cold]
+    fn reject(&mut self, stream: StreamKey, plan: &CallPlan, head: &Head, rejected: &Rejected) {
+        self.refuse(stream, head, plan.dialect, Some(plan.method), &rejected.status);
+        if rejected.is_by_interceptor {
+            self.discard_little(stream);
+        }
+    }
+
     /// Bytes held now, without what is shared, for the account of memory. `moved` counts all that the connection has
     /// read and written.
     pub(super) fn held_bytes(&mut self, moved: u64) -> usize {
         let connection = &mut self.connection;
         let queued = connection.queued_bytes_total() - connection.lent_bytes_total() + connection.output().len();
-        queued + self.gathered_bytes + self.unread.count(&self.slots, moved, !self.blocked.is_empty())
+        queued + self.gathered_bytes + self.buffered.count(&self.slots, moved, !self.blocked.is_empty())
     }
+}
 
-    /// Clears the slot; returns the method that was called.
-    pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
-        let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
-        match std::mem::take(&mut slot.phase) {
-            Phase::Gathering(gathering) => {
-                self.gathered_bytes -= gathering.held_bytes();
-                Some(gathering.plan.method)
-            }
-            Phase::Active(active) => {
-                self.active -= 1;
-                self.retire(active.method, active.running);
-                active.method
-            }
-            Phase::Free | Phase::Discarding(_) => None,
-        }
-    }
+/// Bytes a connection moves between two counts of its buffers.
+const MOVED_BYTES: u64 = 256 * 1024;
 
-    /// Reopens the stream's window, unless its reader has enough unread.
-    pub(super) fn release(&mut self, stream: StreamKey) {
-        let Some(slot) = self.slots.get_mut(stream.index()) else { return };
-        let Phase::Active(active) = &mut slot.phase else { return };
-        if !active.feed.is_stalled() && active.unreleased > 0 {
-            self.connection.release(stream, std::mem::take(&mut active.unreleased));
-        }
-    }
+/// Last count of the bytes that a connection's streams buffer, in either direction; feeds the memory account.
+#[derive(Default)]
+struct Buffered {
+    bytes: usize,
+    moved_before: u64,
+}
 
-    /// Resets the streams whose peer has accepted nothing since this time, in milliseconds of the connection.
-    pub(super) fn reset_stalled(&mut self, since_ms: u64) {
-        let stalled: Vec<StreamKey> = self.connection.stalled(since_ms).collect();
-        for stream in stalled {
-            self.connection.reset(stream, ErrorCode::CANCEL);
-            self.cancel(stream);
+impl Buffered {
+    /// Bytes held by the calls in `slots`. Recounted when the connection has moved enough bytes since, while any are
+    /// held, or when one is blocked.
+    fn count(&mut self, slots: &[Slot], moved: u64, is_blocked: bool) -> usize {
+        let is_due = moved.saturating_sub(self.moved_before) >= MOVED_BYTES;
+        if is_due || self.bytes > 0 || is_blocked {
+            let streams = slots.iter().map(|slot| match &slot.phase {
+                Phase::Active(active) => active.held_bytes(),
+                Phase::Free | Phase::Gathering(_) | Phase::Discarding(_) => 0,
+            });
+            *self = Self { bytes: streams.sum(), moved_before: moved };
         }
-    }
-
-    /// Cancels all streams of a failed connection.
-    pub(super) fn cancel_all(&mut self) {
-        for index in 0..self.slots.len() {
-            self.cancel(self.slots[index].stream);
-        }
-    }
-
-    /// Cancels a stream that the peer reset or violated the protocol on.
-    fn cancel(&mut self, stream: StreamKey) {
-        let Some(slot) = self.slots.get(stream.index()).filter(|slot| slot.stream == stream) else { return };
-        let method = match &slot.phase {
-            Phase::Gathering(gathering) => Some(gathering.plan.method),
-            Phase::Active(active) => active.method,
-            Phase::Free | Phase::Discarding(_) => None,
-        };
-        self.forget(stream);
-        if method.is_some() {
-            self.ended(stream, method, Code::Cancelled);
-        }
+        self.bytes
     }
 }

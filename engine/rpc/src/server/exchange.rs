@@ -1,97 +1,74 @@
 //! One call as request and response of the `http` crate, on a connection managed elsewhere: by hyper's HTTP/1.1, or by
 //! the server around a tower service.
-//!
-//! Counterpart of `Calls` for a single call.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Extensions;
+use http_body::{Body as _, Frame, SizeHint};
 use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::discard::REFUSED_BYTES_MAX;
 use super::http_calls::{self, Unserved};
 use super::memory::Charge;
-use super::method::{Incoming, Intake, Started};
-use super::observer::{self, CallReport};
-use super::origin::Origin;
-use super::plan::CallPlan;
+use super::method::Started;
+use super::observer::Refusal;
+use super::plan::Plan;
 use super::reply::{Reply, ReplyState, Templates};
-use super::running::Running;
-use super::shared::Shared;
-use super::shares::{CallPlaces, Caller, Client};
+use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
+use super::run::REFUSED_BYTES_MAX;
+use super::shared::{Active, Rejected, Shared, time_is_up};
+use super::shares::{Caller, Client};
 use super::sink::{Outbox, Sink};
-use super::slot::Feed;
-use crate::body::Body;
+use crate::body::{Body, BoxError};
 use crate::envelope::{Peer, Request};
-use crate::interceptor::Ending;
+use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
-use crate::protocol::Dialect;
+use crate::protocol::PLAIN;
 use crate::status::{Code, Status};
-use crate::transcode::Reading;
 use crate::wake::WakeSet;
 
 /// Longest time an answer waits for the end of its request.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Answer to a request that reaches no handler.
-pub(super) enum Refused {
-    Call(Status),
-    Http(Unserved),
-    Preflight,
-}
-
-/// Plan for a request that is a call, or a refused one.
-pub(super) struct Task {
-    pub(super) dialect: Dialect,
-    /// The call, and its message if it came in the head.
-    pub(super) call: Result<(CallPlan, Option<Bytes>), Refused>,
-}
-
-/// State of the request.
-pub(super) enum Stage {
-    /// The handler needs the whole message.
-    Gathering(Assembler, Option<Framed<Bytes>>),
-    Running(Box<dyn Running>, Feed),
+enum Stage {
+    /// The head has arrived, in some calls with the message.
+    Begun(CallPlan, Option<Framed<Bytes>>),
+    Gathering(Gathering),
+    Active(Active),
     Over,
 }
 
 /// A call from head to end; also the body of its response.
 pub(super) struct Exchange {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     peer: Arc<Peer>,
-    pub(super) head: Arc<Head>,
+    head: Arc<Head>,
     /// Memory that the head holds.
-    pub(super) head_bytes: usize,
+    head_bytes: usize,
     extensions: Extensions,
-    /// The request without its message, once the interceptors have accepted it.
-    request: Option<Box<Request<()>>>,
-    pub(super) plan: Option<CallPlan>,
-    pub(super) stage: Stage,
-    pub(super) body: Body,
-    pub(super) body_is_over: bool,
+    method: Option<usize>,
+    stage: Stage,
+    body: Body,
+    body_is_over: bool,
     /// Request bytes that may still be discarded after the answer, so that the client can finish.
-    pub(super) discard_bytes: usize,
+    discard_bytes: usize,
     /// Woken by a stream's handler; each poll sets the task.
-    pub(super) wakes: Option<Arc<WakeSet>>,
+    wakes: Option<Arc<WakeSet>>,
     /// Request bytes held by the call, in the memory account.
-    pub(super) charge: Charge,
-    /// The connection already counts the call.
-    is_counted: bool,
-    places: Option<CallPlaces>,
-    pub(super) state: ReplyState,
+    charge: Charge,
+    /// `None` if the connection already counts the call.
+    caller: Option<Caller>,
+    /// State of the answer, except while the call is active.
+    state: ReplyState,
     templates: Templates,
-    pub(super) outbox: Outbox,
+    outbox: Outbox,
     started_at: Instant,
-    pub(super) timer: Pin<Box<Sleep>>,
-    /// Ends the call from outside.
-    ending: Option<Ending>,
+    timer: Pin<Box<Sleep>>,
     is_reported: bool,
 }
 
@@ -100,16 +77,17 @@ impl Exchange {
     pub(super) fn begin(
         shared: &Arc<Shared>,
         peer: &Arc<Peer>,
-        task: Task,
+        plan: Plan,
         head: Arc<Head>,
         request: http::Request<Body>,
     ) -> Box<Self> {
         let (parts, body) = request.into_parts();
-        let Task { dialect, call } = task;
-        let plan = call.as_ref().ok().map(|(plan, _)| *plan);
+        let (call, dialect) = match &plan {
+            Plan::Call(call, _) => (Some(*call), call.dialect),
+            Plan::Fail(dialect, _) => (None, *dialect),
+            Plan::Unserved(_) | Plan::Preflight | Plan::Http => (None, PLAIN),
+        };
         let started_at = Instant::now();
-        let allowed = shared.limits.request_timeout;
-        let allowed = plan.and_then(|plan| plan.terms.timeout).map_or(allowed, |timeout| timeout.min(allowed));
         let mut exchange = Box::new(Self {
             shared: Arc::clone(shared),
             peer: Arc::clone(peer),
@@ -117,8 +95,7 @@ impl Exchange {
             head_bytes: head.fields().iter().map(|field| field.name().len() + field.value().len()).sum(),
             head,
             extensions: parts.extensions,
-            request: None,
-            plan,
+            method: call.map(|call| call.method),
             stage: Stage::Over,
             body,
             body_is_over: false,
@@ -126,31 +103,22 @@ impl Exchange {
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
             wakes: None,
             charge: shared.limits.memory.charge(peer.address),
-            is_counted: false,
-            places: None,
+            caller: Some(Caller::new(Client::at(peer.address.map(|address| address.ip())))),
             templates: Templates::default(),
             outbox: Outbox::default(),
             started_at,
-            timer: Box::pin(sleep_until(started_at.checked_add(allowed).unwrap_or(started_at))),
-            ending: None,
+            timer: Box::pin(sleep_until(shared.request_deadline(call.as_ref(), started_at))),
             is_reported: false,
         });
-        match call {
-            Ok((plan, None)) => exchange.stage = Stage::Gathering(Assembler::of(plan.dialect.framing()), None),
-            Ok((plan, Some(bytes))) => {
-                let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes };
-                exchange.stage = Stage::Gathering(Assembler::default(), Some(framed));
-            }
-            Err(Refused::Call(status)) => exchange.refuse(&status),
-            Err(Refused::Http(why)) => {
-                http_calls::refuse(&mut exchange.reply(), why);
-                exchange.end_uncalled();
-            }
-            Err(Refused::Preflight) => {
+        match plan {
+            Plan::Call(call, message) => exchange.stage = Stage::Begun(call, message),
+            Plan::Fail(_, status) => exchange.refuse(&status),
+            Plan::Unserved(why) => exchange.end_uncalled(|reply| http_calls::refuse(reply, why)),
+            Plan::Preflight => {
                 let head = Arc::clone(&exchange.head);
-                exchange.reply().preflight(&head, &shared.cors);
-                exchange.end_uncalled();
+                exchange.end_uncalled(|reply| reply.preflight(&head, &shared.cors));
             }
+            Plan::Http => exchange.end_uncalled(|reply| http_calls::refuse(reply, Unserved::NotFound)),
         }
         exchange
     }
@@ -158,7 +126,7 @@ impl Exchange {
     /// Marks the call as counted by its connection.
     #[cfg(feature = "tower")]
     pub(super) fn counted(mut self: Box<Self>) -> Box<Self> {
-        self.is_counted = true;
+        self.caller = None;
         self
     }
 
@@ -171,7 +139,7 @@ impl Exchange {
     }
 
     /// Runs until the outbox has something; pending if there is nothing to do.
-    pub(super) fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(wakes) = &self.wakes {
             wakes.register(cx.waker());
         }
@@ -180,27 +148,14 @@ impl Exchange {
                 return Poll::Ready(());
             }
             if self.timer.as_mut().poll(cx).is_ready() {
-                self.refuse(&Status::deadline_exceeded("time is up"));
-                continue;
-            }
-            if let Some(ending) = &mut self.ending
-                && let Poll::Ready(status) = ending.as_mut().poll(cx)
-            {
-                self.refuse(&status);
+                self.refuse(&time_is_up());
                 continue;
             }
             let mut progress = self.read(cx);
-            if let Stage::Running(running, _) = &mut self.stage {
-                let mut reply = Reply {
-                    sink: Sink::Outbox(&mut self.outbox),
-                    templates: &mut self.templates,
-                    state: &mut self.state,
-                    output_bytes_max: self.shared.limits.output_bytes_max,
-                };
-                match catch_unwind(AssertUnwindSafe(|| running.poll(cx, &mut reply))) {
-                    Ok(Poll::Pending) => {}
-                    Ok(Poll::Ready(())) => self.end(),
-                    Err(_) => self.refuse(&Status::internal("the handler panicked")),
+            if let Stage::Active(active) = &mut self.stage {
+                let (sink, output_bytes_max) = (Sink::Outbox(&mut self.outbox), self.shared.limits.output_bytes_max);
+                if active.poll(sink, &mut self.templates, output_bytes_max, cx).is_ready() {
+                    self.end();
                 }
                 progress |= !self.outbox.body.is_empty();
             }
@@ -211,83 +166,142 @@ impl Exchange {
         }
     }
 
-    pub(super) fn refuse_for(&mut self, limit: observer::Refusal) {
-        self.shared.observer.refused(limit);
-        let status = self.shared.limits.refusal(limit);
-        self.refuse(&status);
-    }
-
-    fn deadline(&self, plan: &CallPlan) -> Option<Instant> {
-        plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout))
-    }
-
-    /// Runs the interceptors on the head, before the body is read; true if they accept it.
-    pub(super) fn is_let_in(&mut self) -> bool {
-        let Some(plan) = self.plan else { return false };
-        if self.request.is_some() {
-            return true;
-        }
-        let origin = Origin::new(plan.accepted(), &self.head, self.deadline(&plan), &self.peer);
-        let mut request = origin.request(());
-        *request.extensions_mut() = std::mem::take(&mut self.extensions);
-        match self.shared.intercept(&plan, request) {
-            Ok(request) => self.request = Some(Box::new(request)),
-            Err(status) => {
-                // Reading the body would make a client that sent `Expect` send it.
-                let asks = self.head.get(b"expect").is_some();
-                self.discard_bytes = self.discard_bytes.min(if asks { 0 } else { REFUSED_BYTES_MAX });
-                self.refuse(&status);
+    /// Reads the body for a handler that wants more; true if any came.
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        loop {
+            match &self.stage {
+                Stage::Over => return progress,
+                Stage::Begun(..) => {
+                    self.open(cx);
+                    progress = true;
+                    continue;
+                }
+                Stage::Active(active) if self.body_is_over || active.feed.is_stalled() => return progress,
+                Stage::Active(_) | Stage::Gathering(_) => {}
             }
+            let data = match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending => return progress,
+                Poll::Ready(None) => {
+                    self.body_is_over = true;
+                    Bytes::new()
+                }
+                Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Poll::Ready(Some(Err(_))) => {
+                    self.refuse(&Status::cancelled("the request broke off"));
+                    return true;
+                }
+            };
+            progress = true;
+            self.take(&data, cx);
         }
-        self.request.is_some()
     }
 
-    pub(super) fn start(&mut self, cx: &mut Context<'_>, intake: Intake<'_>, feed: Feed) {
-        let Some(plan) = self.plan else { return };
-        let deadline = self.deadline(&plan);
-        let far = self.started_at + Duration::from_hours(24 * 365);
-        self.timer.as_mut().reset(deadline.unwrap_or(far));
-        let _ = self.timer.as_mut().poll(cx);
-        let request = self.request.take();
-        let mut caller = Caller::new(request.as_deref().map(Client::of).unwrap_or_default());
-        if !self.is_counted
-            && let Some(limit) = self.shared.calls_limit(&mut caller, Some(plan.method))
-        {
-            return self.refuse(&self.shared.limits.refusal(limit));
-        }
-        let (request_json, answer_json) = match plan.json(&self.shared.routes) {
-            Ok(json) => json.unzip(),
-            Err(status) => return self.refuse(&status),
+    /// Passes the head through the interceptors, before the body is read; then starts the call, unless its handler needs
+    /// the whole message.
+    fn open(&mut self, cx: &mut Context<'_>) {
+        let Stage::Begun(plan, message) = std::mem::replace(&mut self.stage, Stage::Over) else { return };
+        let call = CallHead::new(&plan, &self.head, &self.peer, self.started_at);
+        let request = match self.shared.intercept(&call, std::mem::take(&mut self.extensions)) {
+            Ok(request) => request,
+            Err(rejected) => return self.reject(&rejected),
         };
-        let origin = self.shared.cors.allowed(&self.head);
-        self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(&plan), origin);
-        let (head, peer) = (Arc::clone(&self.head), Arc::clone(&self.peer));
-        self.ending = self.shared.ending(&plan, request.as_deref());
-        let mut incoming = Incoming {
-            origin: Origin::new(plan.accepted(), &head, deadline, &peer),
-            request,
-            intake,
-            reading: Reading {
-                encoding: plan.terms.encoding,
-                json: request_json,
-                message_bytes_max: self.shared.limits.message_bytes_max,
-                budget: plan.terms.encoding.map(|_| Arc::clone(&self.peer.budget)),
+        if let Some(message) = message {
+            self.start(&plan, request, Intake::Message(&message.owned()), Feed::None, cx);
+        } else if self.shared.routes.table[plan.method].is_streaming_in {
+            let wakes = WakeSet::new(1);
+            wakes.register(cx.waker());
+            let inbox = Inbox::new(wakes.waker(0), self.shared.limits.unread_bytes_max);
+            self.wakes = Some(wakes);
+            let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(plan.dialect.framing()));
+            self.start(&plan, request, Intake::Stream(&inbox), feed, cx);
+        } else {
+            // The exchange's own timer ends it.
+            let gathering = Gathering::new(plan, Arc::clone(&self.head), request, self.timer.deadline());
+            self.stage = Stage::Gathering(gathering);
+        }
+    }
+
+    /// Handles body data, or the body's end.
+    fn take(&mut self, data: &[u8], cx: &mut Context<'_>) {
+        match &mut self.stage {
+            Stage::Active(active) => {
+                active.feed.push(data, self.body_is_over, self.shared.limits.message_bytes_max);
+            }
+            Stage::Gathering(gathering) => match self.shared.gather(gathering, data, self.body_is_over) {
+                Ok(Some(message)) => {
+                    let (plan, request) = (gathering.plan, gathering.request.take());
+                    self.start(&plan, request, Intake::Message(&message), Feed::None, cx);
+                }
+                Ok(None) => {
+                    if let Some(limit) = self.shared.gathered_limit(self.head.path(), gathering.held_bytes()) {
+                        self.refuse(&self.shared.refusal(limit));
+                    }
+                }
+                Err(status) => self.refuse(&status),
             },
-        };
-        let handler = Arc::clone(&self.shared.routes.table[plan.method].handler);
-        let mut reply = self.reply();
-        match catch_unwind(AssertUnwindSafe(|| handler.start(None, &mut incoming, cx, &mut reply))) {
-            Ok(Started::Running(running)) => {
-                self.places = (!self.is_counted).then(|| self.shared.call_places(&mut caller, Some(plan.method)));
-                self.stage = Stage::Running(running, feed);
-            }
-            Ok(Started::Done(_)) => self.end(),
-            Err(_) => self.refuse(&Status::internal("the handler panicked")),
+            Stage::Begun(..) | Stage::Over => {}
         }
+    }
+
+    /// Starts the call, which from now on has its caller's deadline alone.
+    fn start(
+        &mut self,
+        plan: &CallPlan,
+        request: Option<Box<Request<()>>>,
+        intake: Intake<'_>,
+        feed: Feed,
+        cx: &mut Context<'_>,
+    ) {
+        self.stage = Stage::Over;
+        let (shared, head, peer) = (Arc::clone(&self.shared), Arc::clone(&self.head), Arc::clone(&self.peer));
+        let call = CallHead::new(plan, &head, &peer, self.started_at);
+        let deadline = call.deadline;
+        self.timer.as_mut().reset(deadline.unwrap_or(self.started_at + Duration::from_hours(24 * 365)));
+        let _ = self.timer.as_mut().poll(cx);
+        let mut admitted = match shared.admit(&call, request, Instant::now(), self.caller.as_mut(), cx) {
+            Ok(admitted) => admitted,
+            Err(rejected) => return self.reject(&rejected),
+        };
+        self.state = shared.reply_state(&call, &mut admitted);
+        match shared.start(&call, &mut admitted, intake, None, cx, &mut self.reply()) {
+            Started::Running(running) => {
+                let method = Some(plan.method);
+                let places = self.caller.as_mut().map(|caller| shared.call_places(caller, method));
+                let reply = std::mem::replace(&mut self.state, ReplyState::bare(plan.dialect));
+                let (unreleased, ending) = (0, admitted.ending);
+                let active = Active { method, running, reply, feed, unreleased, deadline, ending, places };
+                self.stage = Stage::Active(active);
+            }
+            Started::Done(_) => self.end(),
+        }
+    }
+
+    /// Charges the bytes the call holds; refuses the call if it was cut.
+    fn account(&mut self, cx: &Context<'_>) {
+        let held = match &self.stage {
+            Stage::Gathering(gathering) => gathering.held_bytes(),
+            Stage::Active(active) => active.held_bytes(),
+            Stage::Begun(..) | Stage::Over => 0,
+        };
+        self.charge.set(held + self.head_bytes, cx.waker());
+        if held > 0 && self.charge.is_cut() {
+            self.refuse(&self.shared.refusal(Refusal::BufferBytes));
+        }
+    }
+
+    fn reject(&mut self, rejected: &Rejected) {
+        if rejected.is_by_interceptor {
+            // Reading the body would make a client that sent `Expect` send it.
+            let has_expect = self.head.get(b"expect").is_some();
+            self.discard_bytes = self.discard_bytes.min(if has_expect { 0 } else { REFUSED_BYTES_MAX });
+        }
+        self.refuse(&rejected.status);
     }
 
     /// Ends the call with a failure.
-    pub(super) fn refuse(&mut self, status: &Status) {
+    fn refuse(&mut self, status: &Status) {
+        self.deactivate();
         self.reply().finish(status);
         self.end();
     }
@@ -301,34 +315,114 @@ impl Exchange {
         }
     }
 
-    /// Ends a request that is no call.
-    fn end_uncalled(&mut self) {
+    /// Answers a request that is no call.
+    fn end_uncalled(&mut self, answer: impl FnOnce(&mut Reply<'_>)) {
+        answer(&mut self.reply());
         self.is_reported = true;
         self.end();
     }
 
     fn end(&mut self) {
+        self.deactivate();
         self.outbox.is_ended = true;
-        self.ending = None;
         self.timer.as_mut().reset(Instant::now() + LINGER);
         self.report(self.state.code);
     }
 
-    fn report(&mut self, code: Code) {
-        self.stage = Stage::Over;
-        self.places = None;
-        if std::mem::replace(&mut self.is_reported, true) {
-            return;
+    /// Drops the call's handler.
+    fn deactivate(&mut self) {
+        if let Stage::Active(active) = std::mem::replace(&mut self.stage, Stage::Over) {
+            self.state = active.reply;
         }
-        let method = self.plan.map(|plan| plan.method);
-        let path = method.map_or("unknown", |method| &self.shared.routes.table[method].path);
-        let elapsed = self.started_at.elapsed();
-        self.shared.observer.call_finished(&CallReport { method, path, code, elapsed });
+    }
+
+    fn report(&mut self, code: Code) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            self.shared.report(self.method, code, self.started_at.elapsed(), 1);
+        }
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deactivate();
         self.report(Code::Cancelled);
+    }
+}
+
+impl Exchange {
+    /// The answer: the head as soon as it is known, and the rest as body.
+    pub(super) async fn answer(self: Box<Self>) -> http::Response<Body> {
+        let mut exchange = Some(self);
+        std::future::poll_fn(|cx| Self::poll_response(&mut exchange, cx)).await.map(Body::any)
+    }
+
+    /// Polls until there is a head; returns it with the rest as body.
+    fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
+        let Some(this) = exchange else { return Poll::Pending };
+        let head = loop {
+            if this.outbox.is_ended {
+                ready!(this.poll_discard(cx));
+            }
+            if let Some(head) = this.outbox.head.take() {
+                break head;
+            }
+            ready!(this.poll_on(cx));
+        };
+        match exchange.take() {
+            Some(exchange) => Poll::Ready(http::Response::from_parts(head, exchange)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// True if the answer no longer waits for the end of its request.
+    fn is_discarded(&self) -> bool {
+        self.body_is_over || self.discard_bytes == 0
+    }
+
+    /// Discards the rest of the request after the answer, within the limits.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.is_discarded() && self.timer.as_mut().poll(cx).is_pending() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    self.discard_bytes = self.discard_bytes.saturating_sub(bytes);
+                }
+                None | Some(Err(_)) => self.body_is_over = true,
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl http_body::Body for Exchange {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            if let Some(data) = self.outbox.body.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if let Some(trailers) = self.outbox.trailers.take() {
+                return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            }
+            if self.outbox.is_ended {
+                return self.poll_discard(cx).map(|()| None);
+            }
+            ready!(self.poll_on(cx));
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let Outbox { body, trailers, is_ended, .. } = &self.outbox;
+        *is_ended && body.is_empty() && trailers.is_none() && self.is_discarded()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.outbox.is_ended && self.outbox.trailers.is_none() && self.is_discarded() {
+            return SizeHint::with_exact(self.outbox.body.iter().map(|data| data.len() as u64).sum());
+        }
+        SizeHint::default()
     }
 }

@@ -1,16 +1,19 @@
 //! Dispatch of an `http` crate request: to a call or to the HTTP service.
+//!
+//! Implements: RFC 9113 section 8.2.2 (fields of a connection) and 8.3.1 (request pseudo-header fields).
 
 use std::sync::Arc;
 
-use super::exchange::{Exchange, Refused, Task};
+use quire_http2::{Field, Head};
+
+use super::exchange::Exchange;
 use super::http_calls::Unserved;
-use super::plan::{CallPlan, Plan};
-use super::request_head;
+use super::plan::Plan;
+use super::request::CallPlan;
 use super::shared::Shared;
 use crate::body::Body;
 use crate::envelope::Peer;
 use crate::http_service;
-use crate::protocol::PLAIN;
 
 /// An answer in progress.
 pub(super) enum Answering {
@@ -72,22 +75,40 @@ pub(super) fn begin_call(
     if !may_be_call(shared, &request) {
         return Err(request);
     }
-    let Some(head) = request_head::of(&request).map(Arc::new) else { return Err(request) };
+    let Some(head) = head(&request).map(Arc::new) else { return Err(request) };
     let has_trailers = request.version() >= http::Version::HTTP_2;
-    let refused = |dialect, why| Task { dialect, call: Err(why) };
-    let unsupported = || refused(PLAIN, Refused::Http(Unserved::Unsupported));
-    let task = match Plan::read(&head, &shared.routes) {
+    let plan = match Plan::read(&head, &shared.routes) {
         Plan::Http => return Err(request),
-        Plan::Preflight => refused(PLAIN, Refused::Preflight),
-        Plan::NotAllowed { get } => refused(PLAIN, Refused::Http(Unserved::NotAllowed { get })),
-        Plan::Unsupported => unsupported(),
         // gRPC's trailers need HTTP/2.
-        Plan::Call(CallPlan { dialect, .. }) | Plan::Fail(dialect, _) if dialect.needs_trailers() && !has_trailers => {
-            unsupported()
+        Plan::Call(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _)
+            if dialect.needs_trailers() && !has_trailers =>
+        {
+            Plan::Unserved(Unserved::Unsupported)
         }
-        Plan::Fail(dialect, status) => refused(dialect, Refused::Call(status)),
-        Plan::Call(plan) => Task { dialect: plan.dialect, call: Ok((plan, None)) },
-        Plan::Get(plan, message) => Task { dialect: plan.dialect, call: Ok((plan, Some(message))) },
+        plan => plan,
     };
-    Ok(Exchange::begin(shared, peer, task, head, request))
+    Ok(Exchange::begin(shared, peer, plan, head, request))
+}
+
+/// The request's head in HTTP/2 form; `None` if it cannot be a call's.
+fn head<B>(request: &http::Request<B>) -> Option<Head> {
+    let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let host = || request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let authority = request.uri().authority().map_or_else(host, |authority| authority.as_str().as_bytes());
+    let mut fields = vec![
+        Field::new(b":method", request.method().as_str().as_bytes()),
+        Field::new(b":scheme", request.uri().scheme_str().unwrap_or("http").as_bytes()),
+        Field::new(b":authority", authority),
+        Field::new(b":path", path.as_bytes()),
+    ];
+    for (name, value) in request.headers() {
+        let belongs_to_connection = matches!(
+            name.as_str(),
+            "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te"
+        );
+        if !belongs_to_connection {
+            fields.push(Field::new(name.as_str().as_bytes(), value.as_bytes()));
+        }
+    }
+    Head::request(fields).ok()
 }

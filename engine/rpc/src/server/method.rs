@@ -11,27 +11,18 @@ use futures_core::Stream;
 
 use super::call::{Answer, Call, Later};
 use super::held::{Held, Holds};
-use super::origin::Origin;
 use super::reply::Reply;
+use super::request::{CallHead, Intake};
 use super::running::{Drive, Many, One, Running};
-use crate::codec::{Decode, Encode, Encoded, Ignored, Payload};
+use crate::codec::{Decode, Encode, Encoded, Ignored};
 use crate::envelope::{Request, Response};
-use crate::inbox::Inbox;
-use crate::message::Framed;
 use crate::status::Status;
 use crate::streaming::Streaming;
 use crate::transcode::Reading;
 
-/// Undecoded messages of a request.
-#[derive(Clone, Copy)]
-pub(crate) enum Intake<'a> {
-    Message(&'a Framed<Payload<'a>>),
-    Stream(&'a Arc<Inbox>),
-}
-
 /// A call's request from the connection.
 pub(crate) struct Incoming<'a> {
-    pub(crate) origin: Origin<'a>,
+    pub(crate) call: CallHead<'a>,
     /// The request without its message, if already built.
     pub(crate) request: Option<Box<Request<()>>>,
     pub(crate) intake: Intake<'a>,
@@ -285,7 +276,7 @@ where
             &opened
         };
         let request = incoming.request.take().map(|request| *request);
-        match (self.begin)(Call::new(&incoming.origin, request, payload, reply.reborrow())) {
+        match (self.begin)(Call::new(&incoming.call, request, payload, reply.reborrow())) {
             Answer::Later(future) => begin_in::<R>(spare, future, cx, reply),
             Answer::Done(_) => Started::Done(spare),
         }
@@ -318,7 +309,7 @@ where
             return Started::Done(spare);
         };
         let stream = Streaming::new(Arc::clone(inbox), incoming.reading.clone());
-        let request = incoming.request.take().map_or_else(|| incoming.origin.request(()), |request| *request);
+        let request = incoming.request.take().map_or_else(|| incoming.call.request(()), |request| *request);
         begin_in::<R>(spare, (self.begin)(request.map(|()| stream)), cx, reply)
     }
 }

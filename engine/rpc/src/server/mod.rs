@@ -6,17 +6,11 @@ mod calls;
 mod contracts;
 mod cors;
 mod dialect;
-mod discard;
 mod driver;
 mod encoded;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod exchange;
-#[cfg(any(feature = "http1", feature = "tower"))]
-mod exchange_body;
-#[cfg(any(feature = "http1", feature = "tower"))]
-mod exchange_request;
 mod first_bytes;
-mod gather;
 mod held;
 mod hosts;
 #[cfg(feature = "http1")]
@@ -26,33 +20,26 @@ mod http1_io;
 mod http_calls;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod http_request;
-mod kind;
 mod limits;
 mod listen;
 mod memory;
 mod method;
 mod observer;
-mod origin;
 mod place;
 mod places;
 mod plan;
 mod reply;
-mod report;
-#[cfg(any(feature = "http1", feature = "tower"))]
-mod request_head;
+mod request;
 mod run;
 mod running;
 mod service;
 mod shared;
 mod shares;
 mod sink;
-mod slot;
 mod source;
 #[cfg(feature = "tower")]
 mod tower;
 mod turn;
-mod unread;
-mod whole;
 
 pub use builder::Builder;
 pub use call::{Answer, Answered, Call, Later};

@@ -8,12 +8,14 @@ use quire_http2::Head;
 
 use super::contracts::Contracts;
 use super::cors::is_preflight;
+use super::http_calls::Unserved;
 use super::method::{Handler, Method};
 use super::observer::Refusal;
+use super::request::CallPlan;
 use super::shares::Shares;
-use crate::compression::Accepted;
 use crate::interceptor::Interceptor;
-use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
+use crate::message::Framed;
+use crate::protocol::{Codec, Dialect, Get, Recognised, recognise};
 use crate::status::Status;
 use crate::transcode::{self, Json};
 use quire_json::{MessageId, Schema};
@@ -115,8 +117,16 @@ impl Routes {
         })
     }
 
-    /// JSON codecs of a method's request and answer.
-    pub(crate) fn json(&self, method: usize) -> Result<(Json, Json), Status> {
+    /// JSON codecs of a call's request and answer; `None` in protobuf.
+    #[inline]
+    pub(crate) fn json(&self, plan: &CallPlan) -> Result<Option<(Json, Json)>, Status> {
+        match plan.dialect.codec {
+            Codec::Proto => Ok(None),
+            Codec::Json => self.json_of(plan.method).map(Some),
+        }
+    }
+
+    fn json_of(&self, method: usize) -> Result<(Json, Json), Status> {
         let types = self.types.get_or_init(|| self.read_types()).as_ref();
         let found = types.and_then(|types| Some((types, types.methods[method]?)));
         let Some((types, (request, answer))) = found else {
@@ -140,36 +150,23 @@ impl Routes {
     }
 }
 
-/// A call as described by its head.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallPlan {
-    pub(crate) method: usize,
-    pub(crate) dialect: Dialect,
-    pub(crate) terms: Terms,
-}
-
 pub(crate) enum Plan {
-    Call(CallPlan),
-    /// A call whose message is in the head.
-    Get(CallPlan, Bytes),
+    /// A call, with its message if that is in the head.
+    Call(CallPlan, Option<Framed<Bytes>>),
     /// A call that fails before its messages are read.
     Fail(Dialect, Status),
-    /// Not a call.
-    Http,
-    /// Unsupported codec or kind of stream: HTTP 415, as the protocols require.
-    Unsupported,
+    /// A request for a method that cannot be a call of it.
+    Unserved(Unserved),
     /// A CORS preflight.
     Preflight,
-    /// A verb other than POST, or GET where the method allows it: HTTP 405.
-    NotAllowed {
-        get: bool,
-    },
+    /// Not a call.
+    Http,
 }
 
 impl Plan {
     /// True for plain gRPC, which browsers cannot send.
     pub(crate) fn is_grpc(&self) -> bool {
-        matches!(self, Self::Call(CallPlan { dialect, .. }) | Self::Fail(dialect, _) if dialect.needs_trailers())
+        matches!(self, Self::Call(CallPlan { dialect, .. }, _) | Self::Fail(dialect, _) if dialect.needs_trailers())
     }
 
     pub(crate) fn read(head: &Head, routes: &Routes) -> Self {
@@ -180,7 +177,7 @@ impl Plan {
             (b"POST", _) => Self::post(head, routes, known),
             (b"GET", Some(method)) => Self::get(head, routes, method, query),
             (_, Some(_)) if is_preflight(head) => Self::Preflight,
-            (_, Some(method)) => Self::NotAllowed { get: routes.table[method].takes_get() },
+            (_, Some(method)) => Self::Unserved(Unserved::NotAllowed { get: routes.table[method].takes_get() }),
             (_, None) => Self::Http,
         }
     }
@@ -195,41 +192,30 @@ impl Plan {
             }
             (Recognised::Unary(dialect), Some(number)) if !streams(number) => (dialect, Ok(number)),
             (Recognised::Stream(dialect), Some(number)) if streams(number) => (dialect, Ok(number)),
-            (Recognised::UnknownCodec, _) | (_, Some(_)) => return Self::Unsupported,
+            (Recognised::UnknownCodec, _) | (_, Some(_)) => return Self::Unserved(Unserved::Unsupported),
             (_, None) => return Self::Http,
         };
         let call = || Ok(CallPlan { method: method?, dialect, terms: dialect.terms(head)? });
         match call() {
-            Ok(plan) => Self::Call(plan),
+            Ok(plan) => Self::Call(plan, None),
             Err(status) => Self::Fail(dialect, status),
         }
     }
 
     fn get(head: &Head, routes: &Routes, method: usize, query: &str) -> Self {
         if !routes.table[method].takes_get() {
-            return Self::NotAllowed { get: false };
+            return Self::Unserved(Unserved::NotAllowed { get: false });
         }
-        let Some(Get { codec, terms, message }) = Get::read(head, query.as_bytes()) else { return Self::Unsupported };
+        let Some(Get { codec, terms, message }) = Get::read(head, query.as_bytes()) else {
+            return Self::Unserved(Unserved::Unsupported);
+        };
         let dialect = Dialect::get(codec);
         match message {
-            Ok(message) => Self::Get(CallPlan { method, dialect, terms }, message),
+            Ok(bytes) => {
+                let message = Framed { compressed: terms.encoding.is_some(), bytes };
+                Self::Call(CallPlan { method, dialect, terms }, Some(message))
+            }
             Err(status) => Self::Fail(dialect, status),
-        }
-    }
-}
-
-impl CallPlan {
-    /// Encodings of precompressed answers that the caller accepts; plain gRPC only.
-    #[inline]
-    pub(super) fn accepted(&self) -> Accepted {
-        if self.dialect.is_plain { self.terms.accepted } else { Accepted::default() }
-    }
-
-    /// JSON codecs of request and answer; `None` in protobuf.
-    pub(crate) fn json(&self, routes: &Routes) -> Result<Option<(Json, Json)>, Status> {
-        match self.dialect.codec {
-            Codec::Proto => Ok(None),
-            Codec::Json => routes.json(self.method).map(Some),
         }
     }
 }

@@ -1,194 +1,65 @@
-//! Calls in flight: started, polled, timed out, finished.
+//! Calls in flight: polled, timed out, finished, and the rest of their requests discarded.
 //!
-//! A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
+//! A reset right after the answer would be legal, but some clients then report the reset instead of the answer. So it
+//! waits until the limits on discarded bytes and time are reached. Until then the rest of the request is checked as usual.
 //!
-//! Implements: gRPC over HTTP/2, "Timeout" and "Status".
+//! curl 7 notices that such a stream is closed only when the connection brings more data: hence the PING.
+//!
+//! Implements: RFC 9113 section 8.1, a response before the end of its request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use quire_http2::{ErrorCode, Head, StreamKey};
 use tokio::time::Instant;
 
-use super::calls::Calls;
-use super::method::{Incoming, Intake, Started};
-use super::origin::Origin;
-use super::plan::CallPlan;
+use super::calls::{Calls, Ended, Phase, Rest};
 use super::reply::{Reply, ReplyState};
 use super::running::Running;
+use super::shared::{Active, time_is_up};
 use super::sink::Sink;
-use super::slot::{Active, Feed, Phase};
-use crate::envelope::Request;
-use crate::interceptor::Ending;
+use crate::protocol::Dialect;
 use crate::status::{Code, Status};
-use crate::transcode::Reading;
 
 /// Boxes kept per method for reuse.
 const SPARES_MAX: usize = 128;
-
-/// Ready if a call is ended from outside; otherwise `waker` is woken when it is.
-#[inline]
-fn poll_ending(ending: &mut Option<Ending>, waker: &Waker) -> Poll<Status> {
-    ending.as_mut().map_or(Poll::Pending, |ending| ending.as_mut().poll(&mut Context::from_waker(waker)))
-}
+/// Ended calls of a batch, whose end is reported by one reading of the clock.
+const ENDED_MAX: usize = 256;
+/// Bytes, and below the time, for discarding after a refused head: no more than is in flight anyhow.
+pub(super) const REFUSED_BYTES_MAX: usize = 16 * 1024;
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Calls {
-    /// The call's deadline, if its caller set one.
-    #[inline]
-    pub(super) fn deadline(&self, stream: StreamKey, plan: &CallPlan) -> Option<Instant> {
-        plan.terms.timeout.and_then(|timeout| self.slots[stream.index()].started_at.checked_add(timeout))
-    }
-
-    /// Begins a call whose message, or message stream, is available. `request` has passed the interceptors.
-    #[inline]
-    pub(super) fn start(
-        &mut self,
-        stream: StreamKey,
-        plan: &CallPlan,
-        head: &Arc<Head>,
-        request: Option<Box<Request<()>>>,
-        intake: Intake<'_>,
-        feed: Feed,
-    ) {
-        self.slots[stream.index()].free();
-        let deadline = self.deadline(stream, plan);
-        if deadline.is_some_and(|deadline| deadline <= self.now) {
-            let status = Status::deadline_exceeded("time was up before work began");
-            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-        }
-        let (request_json, answer_json) = match plan.json(&self.shared.routes) {
-            Ok(json) => json.unzip(),
-            Err(status) => {
-                return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-            }
-        };
-        let origin = Origin::new(plan.accepted(), head, deadline, &self.peer);
-        let asked = if request.is_some() { Ok(request) } else { self.shared.intercepted(plan, &origin) };
-        let request = match asked {
-            Ok(request) => request,
-            Err(status) => return self.refuse_head(stream, plan, head, &status),
-        };
-        self.caller.set(request.as_ref().and_then(|request| request.extensions().get()));
-        if let Some(limit) = self.shared.calls_limit(&mut self.caller, Some(plan.method)) {
-            let status = self.shared.limits.refusal(limit);
-            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-        }
-        let mut ending = self.shared.ending(plan, request.as_deref());
-        if let Poll::Ready(status) = poll_ending(&mut ending, &self.wakers[stream.index()]) {
-            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-        }
-        if matches!(intake, Intake::Message(message) if message.compressed) {
-            // Its cost is unknown.
-            self.pace.look_soon();
-        }
-        let mut incoming = Incoming {
-            origin,
-            request,
-            intake,
-            reading: Reading {
-                encoding: plan.terms.encoding,
-                json: request_json,
-                message_bytes_max: self.shared.limits.message_bytes_max,
-                budget: plan.terms.encoding.map(|_| Arc::clone(&self.peer.budget)),
-            },
-        };
-        let compression = self.shared.compression_for(plan);
-        let mut reply = ReplyState::new(plan.dialect, answer_json, compression, self.shared.cors.allowed(head));
-        let spare = self.spares[plan.method].pop();
-        let handler = &self.shared.routes.table[plan.method].handler;
-        let mut out = Reply {
-            sink: Sink::Http2(&mut self.connection, stream, &self.lender),
-            templates: &mut self.templates,
-            state: &mut reply,
-            output_bytes_max: self.shared.limits.output_bytes_max,
-        };
-        let mut cx = Context::from_waker(&self.wakers[stream.index()]);
-        let started = catch_unwind(AssertUnwindSafe(|| handler.start(spare, &mut incoming, &mut cx, &mut out)));
-        match started {
-            Ok(Started::Running(running)) => {
-                let has_room = out.has_room();
-                self.note_blocked(stream, has_room);
-                let method = Some(plan.method);
-                let (unreleased, places) = (0, self.shared.call_places(&mut self.caller, method));
-                let active = Active { method, running, reply, feed, unreleased, deadline, ending, _places: places };
-                self.keep(stream, active);
-            }
-            Ok(Started::Done(spare)) => {
-                if let Some(spare) = spare {
-                    self.retire(Some(plan.method), spare);
-                }
-                self.finish(stream, Some(plan.method), reply.code);
-            }
-            Err(_) => {
-                out.flush();
-                out.finish(&panicked());
-                self.finish(stream, Some(plan.method), Code::Internal);
-            }
-        }
-    }
-
-    /// Polls a call for the first time, and gives it a slot if it waits.
-    #[inline]
-    pub(super) fn activate(
-        &mut self,
-        stream: StreamKey,
-        method: Option<usize>,
-        mut running: Box<dyn Running>,
-        mut reply: ReplyState,
-        feed: Feed,
-        deadline: Option<Instant>,
-    ) {
-        match self.poll_running(stream, &mut running, &mut reply) {
-            Poll::Ready(()) => {
-                self.retire(method, running);
-                self.finish(stream, method, reply.code);
-            }
-            Poll::Pending => {
-                let (unreleased, places) = (0, self.shared.call_places(&mut self.caller, method));
-                let active =
-                    Active { method, running, reply, feed, unreleased, deadline, ending: None, _places: places };
-                self.keep(stream, active);
-            }
-        }
-    }
-
     /// Stores a waiting call in its slot.
-    fn keep(&mut self, stream: StreamKey, active: Active) {
+    pub(super) fn keep(&mut self, stream: StreamKey, active: Active) {
         self.active += 1;
         self.note_deadline(active.deadline);
         self.slots[stream.index()].phase = Phase::Active(active);
     }
 
+    fn has_room(&mut self, stream: StreamKey) -> bool {
+        self.connection.queued_bytes(stream) == 0
+            && self.connection.output().len() < self.shared.limits.output_bytes_max
+    }
+
     /// Adds the call to those that wait for room, unless it has room.
-    fn note_blocked(&mut self, stream: StreamKey, has_room: bool) {
-        if !has_room && !self.blocked.contains(&stream) {
+    pub(super) fn note_blocked(&mut self, stream: StreamKey) {
+        if !self.has_room(stream) && !self.blocked.contains(&stream) {
             self.blocked.push(stream);
         }
     }
 
     #[inline]
-    fn poll_running(&mut self, stream: StreamKey, running: &mut Box<dyn Running>, state: &mut ReplyState) -> Poll<()> {
+    pub(super) fn poll_active(&mut self, stream: StreamKey, active: &mut Active) -> Poll<()> {
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
-        let mut reply = Reply {
-            sink: Sink::Http2(&mut self.connection, stream, &self.lender),
-            templates: &mut self.templates,
-            state,
-            output_bytes_max: self.shared.limits.output_bytes_max,
-        };
-        match catch_unwind(AssertUnwindSafe(|| running.poll(&mut cx, &mut reply))) {
-            Ok(Poll::Pending) => {
-                let has_room = reply.has_room();
-                self.note_blocked(stream, has_room);
-                Poll::Pending
-            }
-            Ok(Poll::Ready(())) => Poll::Ready(()),
-            Err(_) => {
-                reply.flush();
-                reply.finish(&panicked());
-                Poll::Ready(())
-            }
+        let sink = Sink::Http2(&mut self.connection, stream, &self.lender);
+        let polled = active.poll(sink, &mut self.templates, self.shared.limits.output_bytes_max, &mut cx);
+        if polled.is_pending() {
+            self.note_blocked(stream);
         }
+        polled
     }
 
     /// Polls the calls woken since the last time; true if there were any.
@@ -209,14 +80,7 @@ impl Calls {
             return;
         }
         let Phase::Active(mut active) = std::mem::take(&mut slot.phase) else { return };
-        let polled = match poll_ending(&mut active.ending, &self.wakers[index]) {
-            Poll::Pending => self.poll_running(stream, &mut active.running, &mut active.reply),
-            Poll::Ready(status) => {
-                self.reply_with(stream, &mut active.reply).finish(&status);
-                Poll::Ready(())
-            }
-        };
-        match polled {
+        match self.poll_active(stream, &mut active) {
             Poll::Pending => {
                 self.slots[index].phase = Phase::Active(active);
                 self.release(stream);
@@ -256,7 +120,15 @@ impl Calls {
     }
 
     /// Answers without a handler; the method may not exist.
-    pub(super) fn refuse(&mut self, stream: StreamKey, mut state: ReplyState, method: Option<usize>, status: &Status) {
+    pub(super) fn refuse(
+        &mut self,
+        stream: StreamKey,
+        head: &Head,
+        dialect: Dialect,
+        method: Option<usize>,
+        status: &Status,
+    ) {
+        let mut state = self.shared.bare(dialect, head);
         self.reply_with(stream, &mut state).finish(status);
         self.slots[stream.index()].phase = Phase::Free;
         if method.is_none() {
@@ -279,9 +151,7 @@ impl Calls {
         let mut any = false;
         for position in (0..self.blocked.len()).rev() {
             let stream = self.blocked[position];
-            let room = self.connection.queued_bytes(stream) == 0
-                && self.connection.output().len() < self.shared.limits.output_bytes_max;
-            if room {
+            if self.has_room(stream) {
                 self.blocked.swap_remove(position);
                 self.wakes.mark(stream.index());
                 any = true;
@@ -343,10 +213,123 @@ impl Calls {
         if self.connection.queued_bytes(stream) > 0 {
             self.connection.reset(stream, ErrorCode::CANCEL);
         } else {
-            self.reply_with(stream, &mut state).finish(&Status::deadline_exceeded("time is up"));
+            self.reply_with(stream, &mut state).finish(&time_is_up());
         }
         self.finish(stream, method, Code::DeadlineExceeded);
         self.connection.release(stream, unreleased);
+    }
+
+    /// Clears the slot; returns the method that was called.
+    pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
+        let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
+        match std::mem::take(&mut slot.phase) {
+            Phase::Gathering(gathering) => {
+                self.gathered_bytes -= gathering.held_bytes();
+                Some(gathering.plan.method)
+            }
+            Phase::Active(active) => {
+                self.active -= 1;
+                self.retire(active.method, active.running);
+                active.method
+            }
+            Phase::Free | Phase::Discarding(_) => None,
+        }
+    }
+
+    /// Reopens the stream's window, unless its reader has enough unread.
+    pub(super) fn release(&mut self, stream: StreamKey) {
+        let Some(slot) = self.slots.get_mut(stream.index()) else { return };
+        let Phase::Active(active) = &mut slot.phase else { return };
+        if !active.feed.is_stalled() && active.unreleased > 0 {
+            self.connection.release(stream, std::mem::take(&mut active.unreleased));
+        }
+    }
+
+    /// Resets the streams whose peer has accepted nothing since this time, in milliseconds of the connection.
+    pub(super) fn reset_stalled(&mut self, since_ms: u64) {
+        let stalled: Vec<StreamKey> = self.connection.stalled(since_ms).collect();
+        for stream in stalled {
+            self.connection.reset(stream, ErrorCode::CANCEL);
+            self.cancel(stream);
+        }
+    }
+
+    /// Cancels all streams of a failed connection.
+    pub(super) fn cancel_all(&mut self) {
+        for index in 0..self.slots.len() {
+            self.cancel(self.slots[index].stream);
+        }
+    }
+
+    /// Cancels a stream that the peer reset or violated the protocol on.
+    pub(super) fn cancel(&mut self, stream: StreamKey) {
+        let method = self.forget(stream);
+        if method.is_some() {
+            self.ended(stream, method, Code::Cancelled);
+        }
+    }
+
+    /// Lets the client finish its request after the answer.
+    #[cold]
+    fn begin_discarding(&mut self, stream: StreamKey) {
+        let limits = &self.shared.limits;
+        let expires_at = self.now.checked_add(limits.discard_timeout).unwrap_or(self.now);
+        let rest = Rest { left_bytes: limits.discarded_bytes_max, expires_at };
+        self.slots[stream.index()].phase = Phase::Discarding(rest);
+        self.note_deadline(Some(expires_at));
+    }
+
+    /// Discards little of a request that was refused by its head.
+    pub(super) fn discard_little(&mut self, stream: StreamKey) {
+        let expires_at = self.now + REFUSED_TIMEOUT;
+        if let Phase::Discarding(rest) = &mut self.slots[stream.index()].phase {
+            rest.left_bytes = rest.left_bytes.min(REFUSED_BYTES_MAX);
+            rest.expires_at = rest.expires_at.min(expires_at);
+            self.note_deadline(Some(expires_at));
+        }
+    }
+
+    pub(super) fn discard(&mut self, stream: StreamKey, bytes: usize, end: bool) {
+        let phase = &mut self.slots[stream.index()].phase;
+        let Phase::Discarding(rest) = phase else { return };
+        if end {
+            *phase = Phase::Free;
+            self.nudge_due |= !self.connection.is_live(stream);
+        } else if let Some(left) = rest.left_bytes.checked_sub(bytes) {
+            rest.left_bytes = left;
+            self.connection.release(stream, bytes);
+        } else {
+            *phase = Phase::Free;
+            self.closing.push(stream);
+        }
+    }
+
+    #[inline]
+    pub(super) fn ended(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
+        let started_at = self.slots[stream.index()].started_at;
+        if let Some(last) = self.ended.last_mut()
+            && last.method == method
+            && last.code == code
+            && last.started_at == started_at
+        {
+            last.calls += 1;
+            return;
+        }
+        if self.ended.len() >= ENDED_MAX {
+            self.report();
+        }
+        self.ended.push(Ended { method, code, started_at, calls: 1 });
+    }
+
+    /// Reports ended calls to the observer. Called before every write, so that a client finds its answered call counted.
+    pub(super) fn report(&mut self) {
+        if self.ended.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for Ended { method, code, started_at, calls } in self.ended.drain(..) {
+            self.shared.report(method, code, now.saturating_duration_since(started_at), calls);
+        }
     }
 
     /// True while a call waits for something, or an answer to be taken.
@@ -364,8 +347,4 @@ impl Drop for Calls {
     fn drop(&mut self) {
         self.report();
     }
-}
-
-fn panicked() -> Status {
-    Status::internal("the handler panicked")
 }

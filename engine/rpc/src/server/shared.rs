@@ -1,27 +1,42 @@
-//! State shared by all connections of a server.
+//! The life of a call, the same on every transport: admitted by its head, started, polled, and reported at its end.
+//!
+//! A transport moves the bytes and keeps the call between two polls: `Calls` for HTTP/2, `Exchange` for the `http` crate.
+//! A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
+//!
+//! Implements: gRPC over HTTP/2, "Timeout" and "Status".
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use http::Extensions;
 use quire_http2::Head;
+use tokio::time::Instant;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
 use super::hosts::Hosts;
 use super::limits::Limits;
-use super::observer::{Observer, Refusal};
-use super::origin::Origin;
+use super::method::{Incoming, Started};
+use super::observer::{CallReport, Observer, Refusal};
 use super::places::Places;
-use super::plan::{CallPlan, Route, Routes};
-use super::reply::ReplyState;
+use super::plan::{Route, Routes};
+use super::reply::{Reply, ReplyState, Templates};
+use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
+use super::running::Running;
 use super::shares::{CallPlaces, Caller, Shares};
+use super::sink::Sink;
+use crate::codec::Payload;
 use crate::compression::Encoding;
 use crate::envelope::Request;
 use crate::http_service::HttpService;
 use crate::interceptor::{Ending, Until};
+use crate::message::Framed;
 use crate::protocol::Dialect;
-use crate::status::Status;
+use crate::status::{Code, Status};
+use crate::transcode::{Json, Reading};
 
 /// State shared by all connections of a server.
 pub(super) struct Shared {
@@ -45,6 +60,71 @@ pub(super) struct Shared {
     pub(super) calls: Shares,
 }
 
+/// A call that may start.
+pub(super) struct Admitted {
+    request: Option<Box<Request<()>>>,
+    request_json: Option<Json>,
+    answer_json: Option<Json>,
+    /// Ends the call from outside.
+    pub(super) ending: Option<Ending>,
+}
+
+/// A call that may not start.
+pub(super) struct Rejected {
+    pub(super) status: Status,
+    /// An interceptor rejected it: little of its body is worth reading.
+    pub(super) is_by_interceptor: bool,
+}
+
+impl From<Status> for Rejected {
+    fn from(status: Status) -> Self {
+        Self { status, is_by_interceptor: false }
+    }
+}
+
+/// A started call that waits for something.
+pub(super) struct Active {
+    /// The method's number; `None` for HTTP that is no call.
+    pub(super) method: Option<usize>,
+    pub(super) running: Box<dyn Running>,
+    pub(super) reply: ReplyState,
+    pub(super) feed: Feed,
+    /// Bytes received and not yet returned to the stream's window.
+    pub(super) unreleased: usize,
+    pub(super) deadline: Option<Instant>,
+    /// Ends the call from outside.
+    pub(super) ending: Option<Ending>,
+    /// Counts the call among those that wait.
+    pub(super) places: Option<CallPlaces>,
+}
+
+impl Active {
+    /// Polls the call; ready once it is answered.
+    pub(super) fn poll(
+        &mut self,
+        sink: Sink<'_>,
+        templates: &mut Templates,
+        output_bytes_max: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut reply = Reply { sink, templates, state: &mut self.reply, output_bytes_max };
+        if let Poll::Ready(status) = poll_ending(&mut self.ending, cx) {
+            reply.finish(&status);
+            return Poll::Ready(());
+        }
+        let running = &mut self.running;
+        catch_unwind(AssertUnwindSafe(|| running.poll(cx, &mut reply))).unwrap_or_else(|_| {
+            fail_panicked(&mut reply);
+            Poll::Ready(())
+        })
+    }
+
+    /// Bytes of the request and the answer that wait for their reader.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.feed.unread_bytes() + self.running.held_bytes()
+    }
+}
+
 impl Shared {
     /// True for paths answered even on excess connections.
     pub(super) fn is_always_answered(&self, path: &[u8]) -> bool {
@@ -61,21 +141,96 @@ impl Shared {
         ReplyState::new(dialect, None, None, self.cors.allowed(head))
     }
 
-    /// The request without its message, after the interceptors; `None` if there are none.
+    /// The request without its message, after the interceptors; `None` if it holds nothing beyond the head.
     #[inline]
-    pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Box<Request<()>>>, Status> {
-        if self.routes.table[plan.method].interceptors.is_empty() {
+    pub(super) fn intercept(
+        &self,
+        call: &CallHead<'_>,
+        extensions: Extensions,
+    ) -> Result<Option<Box<Request<()>>>, Rejected> {
+        let route = &self.routes.table[call.plan.method];
+        if route.interceptors.is_empty() && extensions.is_empty() {
             return Ok(None);
         }
-        self.intercept(plan, origin.request(())).map(|request| Some(Box::new(request)))
+        let mut request = call.request(());
+        *request.extensions_mut() = extensions;
+        match intercepted(route, request) {
+            Ok(request) => Ok(Some(Box::new(request))),
+            Err(status) => Err(Rejected { status, is_by_interceptor: true }),
+        }
     }
 
-    pub(super) fn intercept(&self, plan: &CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let Route { path, interceptors, .. } = &self.routes.table[plan.method];
-        let asked = catch_unwind(AssertUnwindSafe(|| {
-            interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
-        }));
-        asked.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
+    /// Time by which a request must be complete if its handler needs it whole.
+    pub(super) fn request_deadline(&self, plan: Option<&CallPlan>, now: Instant) -> Instant {
+        let allowed = self.limits.request_timeout;
+        let allowed = plan.and_then(|plan| plan.terms.timeout).map_or(allowed, |timeout| timeout.min(allowed));
+        now.checked_add(allowed).unwrap_or(now)
+    }
+
+    /// Takes body data of an incomplete request; returns its message at the end.
+    #[inline]
+    pub(super) fn gather<'a>(
+        &self,
+        gathering: &mut Gathering,
+        data: &'a [u8],
+        end: bool,
+    ) -> Result<Option<Framed<Payload<'a>>>, Status> {
+        gathering.push(data, end, self.limits.message_bytes_max).map_err(|status| match status.code() {
+            Code::ResourceExhausted => self.refusal(Refusal::MessageBytes),
+            _ => status,
+        })
+    }
+
+    /// Limit that ends incomplete requests of together `held_bytes`, if any.
+    pub(super) fn gathered_limit(&self, path: &[u8], held_bytes: usize) -> Option<Refusal> {
+        if held_bytes > self.limits.gathered_bytes_max {
+            return Some(Refusal::GatheredBytes);
+        }
+        if held_bytes == 0 { None } else { self.memory_limit(path, held_bytes) }
+    }
+
+    /// Memory limit that refuses work to a connection with `held_bytes`. Health and metrics report the limit, and other
+    /// calls free memory, so they are exempt unless they are what fills it.
+    #[inline]
+    pub(super) fn memory_limit(&self, path: &[u8], held_bytes: usize) -> Option<Refusal> {
+        let limit = self.limits.memory.refusal(held_bytes)?;
+        let is_exempt = held_bytes < self.limits.unread_bytes_max && self.is_answered_when_full(path);
+        (!is_exempt).then_some(limit)
+    }
+
+    /// Status of a call that a limit refuses, which is reported.
+    pub(super) fn refusal(&self, limit: Refusal) -> Status {
+        self.observer.refused(limit);
+        self.limits.refusal(limit)
+    }
+
+    /// Admits a call whose message, or message stream, is available. `request` has passed the interceptors; without
+    /// `caller` the call is counted elsewhere.
+    #[inline]
+    pub(super) fn admit(
+        &self,
+        call: &CallHead<'_>,
+        request: Option<Box<Request<()>>>,
+        now: Instant,
+        caller: Option<&mut Caller>,
+        cx: &mut Context<'_>,
+    ) -> Result<Admitted, Rejected> {
+        if call.deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(Status::deadline_exceeded("time was up before work began").into());
+        }
+        let (request_json, answer_json) = self.routes.json(call.plan)?.unzip();
+        let request = if request.is_some() { request } else { self.intercept(call, Extensions::new())? };
+        if let Some(caller) = caller {
+            caller.set(request.as_ref().and_then(|request| request.extensions().get()));
+            if let Some(limit) = self.calls_limit(caller, Some(call.plan.method)) {
+                return Err(self.limits.refusal(limit).into());
+            }
+        }
+        let mut ending = self.ending(call.plan, request.as_deref());
+        match poll_ending(&mut ending, cx) {
+            Poll::Ready(status) => Err(status.into()),
+            Poll::Pending => Ok(Admitted { request, request_json, answer_json, ending }),
+        }
     }
 
     /// Limit that refuses the caller another call of the method, if any.
@@ -99,14 +254,78 @@ impl Shared {
 
     /// The future that ends a streaming call from outside, if an interceptor wants one.
     #[inline]
-    pub(super) fn ending(&self, plan: &CallPlan, request: Option<&Request<()>>) -> Option<Ending> {
+    fn ending(&self, plan: &CallPlan, request: Option<&Request<()>>) -> Option<Ending> {
         let request = request.filter(|_| self.routes.table[plan.method].streams())?;
         request.extensions().get::<Until>().map(Until::begin)
     }
 
-    /// The answer's encoding, and the least size to compress.
-    pub(super) fn compression_for(&self, plan: &CallPlan) -> Option<(Encoding, usize)> {
-        let (encoding, bytes_min) = self.compression?;
-        plan.terms.accepted.has(encoding).then_some((encoding, bytes_min))
+    /// State of an admitted call's answer.
+    #[inline]
+    pub(super) fn reply_state(&self, call: &CallHead<'_>, admitted: &mut Admitted) -> ReplyState {
+        let plan = call.plan;
+        let compression = self.compression.filter(|(encoding, _)| plan.terms.accepted.has(*encoding));
+        ReplyState::new(plan.dialect, admitted.answer_json.take(), compression, self.cors.allowed(call.head))
     }
+
+    /// Starts an admitted call's handler, in the box of an earlier call if there is any.
+    #[inline]
+    pub(super) fn start(
+        &self,
+        call: &CallHead<'_>,
+        admitted: &mut Admitted,
+        intake: Intake<'_>,
+        spare: Option<Box<dyn Running>>,
+        cx: &mut Context<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Started {
+        let mut incoming = Incoming {
+            call: *call,
+            request: admitted.request.take(),
+            intake,
+            reading: Reading {
+                encoding: call.plan.terms.encoding,
+                json: admitted.request_json.take(),
+                message_bytes_max: self.limits.message_bytes_max,
+                budget: call.plan.terms.encoding.map(|_| Arc::clone(&call.peer.budget)),
+            },
+        };
+        let handler = &self.routes.table[call.plan.method].handler;
+        catch_unwind(AssertUnwindSafe(|| handler.start(spare, &mut incoming, cx, reply))).unwrap_or_else(|_| {
+            fail_panicked(reply);
+            Started::Done(None)
+        })
+    }
+
+    /// Reports equal calls that ended; the method is `None` if it does not exist.
+    pub(super) fn report(&self, method: Option<usize>, code: Code, elapsed: Duration, calls: u32) {
+        let path = method.map_or("unknown", |method| &self.routes.table[method].path);
+        let report = CallReport { method, path, code, elapsed };
+        (0..calls).for_each(|_| self.observer.call_finished(&report));
+    }
+}
+
+/// Status of a call that is not answered by its deadline.
+pub(super) fn time_is_up() -> Status {
+    Status::deadline_exceeded("time is up")
+}
+
+/// Ready if a call is ended from outside; otherwise the task is woken when it is.
+#[inline]
+fn poll_ending(ending: &mut Option<Ending>, cx: &mut Context<'_>) -> Poll<Status> {
+    ending.as_mut().map_or(Poll::Pending, |ending| ending.as_mut().poll(cx))
+}
+
+fn intercepted(route: &Route, mut request: Request<()>) -> Result<Request<()>, Status> {
+    let Route { path, interceptors, .. } = route;
+    let accepted = catch_unwind(AssertUnwindSafe(|| {
+        interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
+    }));
+    accepted.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
+}
+
+#[cold]
+fn fail_panicked(reply: &mut Reply<'_>) {
+    reply.flush();
+    reply.finish(&Status::internal("the handler panicked"));
+    reply.state.code = Code::Internal;
 }
