@@ -39,6 +39,7 @@ impl Open for BookstoreService {
     type Settings = Settings;
     const SCOPE: Scope = Scope::Shop;
     const OPERATORS: &'static [&'static str] = &[admin_server::NAME];
+    const ENABLED: Option<&'static str> = Some("bookstore.enabled");
 
     /// Opens the store's file, creating it with the sample catalogue if there is none.
     async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {

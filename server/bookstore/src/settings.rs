@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use hosting::{Reader, Refused};
+use hosting::{Meanings, Reader, Refused};
 
 /// Grouping of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,9 +85,39 @@ pub struct Limits {
 const MESSAGE_BYTES_DEFAULT: usize = 4 << 20;
 
 impl hosting::Settings for Settings {
+    const MEANINGS: Meanings = &[
+        ("bookstore.enabled", "`false`: without the bookstore and its console"),
+        (
+            "ledger.url",
+            "`postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE`: a PostgreSQL database instead of the file `bookstore.db` ([scaling.md](scaling.md))",
+        ),
+        ("ledger.ca", "PEM file of the authorities for the database's certificate, instead of the system's"),
+        ("ledger.timeout_seconds", "time without an answer after which the database counts as unreachable"),
+        (
+            "ledger.commit",
+            "`group`: one transaction for all waiting purchases; `each`: one for every purchase, by a pool of connections, to compare with",
+        ),
+        ("ledger.batch_max", "purchases in one transaction"),
+        ("ledger.pool", "connections that write with `ledger.commit=each`"),
+        ("catalogue.reads", "`database`: a query for every read, to compare with"),
+        ("catalogue.pool", "connections that read the log, and the catalogue with `catalogue.reads=database`"),
+        ("limits.purchases_queued", "purchases and operator actions queued for the ledger"),
+        ("limits.topic_bytes", "length of a topic"),
+        ("limits.page_size", "items in a page, and books in a message of `SearchStream`"),
+        ("limits.search_streams", "calls of `SearchStream` at once"),
+        ("limits.quantity", "copies in one purchase; a larger one is INVALID_ARGUMENT"),
+        ("limits.log_tails", "calls of `TailLog` at once"),
+    ];
+
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
+        let url = from.secret("ledger.url")?;
+        if url.is_some() && cfg!(not(feature = "postgres")) {
+            let want = "unset: this build has no PostgreSQL, which `make run` leaves out to start sooner; \
+                        `cargo build --release -p server` has it";
+            return Err(from.refuse("ledger.url", "(hidden)", want));
+        }
         Ok(Self {
-            url: from.secret("ledger.url")?,
+            url,
             database_ca: from.path("ledger.ca")?,
             database_timeout: from.seconds("ledger.timeout_seconds", Duration::from_secs(5))?,
             follow_interval: Duration::from_millis(50),

@@ -23,6 +23,6 @@ pub use quire_rpc::server::{Client, Place, Places, Share, Shares};
 pub use service::{
     Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
 };
-pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
+pub use settings::{Given, Layers, Meanings, Reader, Refused, Setting, Settings, defaults};
 pub use units::{Bytes, time};
 pub use warnings::Warnings;

@@ -258,6 +258,8 @@ type Read = Result<Option<Box<dyn Choice>>, Refused>;
 /// An entry in the list of services.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
+    /// [`Open::ENABLED`].
+    pub enabled: Option<&'static str>,
     read: fn(&mut Reader<'_>) -> Read,
 }
 
@@ -271,9 +273,11 @@ impl Entry {
 /// The entry of the service `S`.
 pub const fn entry<S: Open>() -> Entry {
     Entry {
+        enabled: S::ENABLED,
         read: |from| {
             let before = from.taken();
             let is_on = S::ENABLED.map_or(Ok(true), |key| from.switch(key, true))?;
+            from.describe(S::Settings::MEANINGS);
             from.read_open(S::SCOPE)?;
             let settings = S::Settings::read(from)?;
             if !is_on {

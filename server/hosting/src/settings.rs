@@ -28,13 +28,35 @@ pub type Layers = BTreeMap<String, Given>;
 /// The source of default values.
 const DEFAULT: &str = "default";
 
-/// An invalid value. The text names the setting, the value, its source and a valid form.
+/// An invalid value.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Refused(pub String);
+#[error("{text}")]
+pub struct Refused {
+    /// The setting to change.
+    pub key: String,
+    /// The setting, the value, its source and a valid form.
+    pub text: String,
+}
+
+/// Names of settings, each with its meaning in the reference.
+pub type Meanings = &'static [(&'static str, &'static str)];
+
+/// A setting as declared by the code that reads it.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// The effective value as TOML; `None` for a setting without a value.
+    pub value: Option<String>,
+    /// Type, unit and bounds, in Markdown.
+    pub kind: String,
+    /// True for a file that is read again at each SIGHUP.
+    pub is_reloaded: bool,
+}
 
 /// Settings that are read together.
 pub trait Settings: Sized + Send + 'static {
+    /// Meaning of each setting.
+    const MEANINGS: Meanings;
+
     /// Reads every setting.
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused>;
 }
@@ -51,8 +73,8 @@ pub fn defaults<S: Settings>() -> S {
 #[derive(Debug)]
 pub struct Reader<'a> {
     given: &'a Layers,
-    /// As TOML; `None` for a setting without a value.
-    values: BTreeMap<&'static str, Option<String>>,
+    declared: BTreeMap<&'static str, Setting>,
+    meanings: BTreeMap<&'static str, &'static str>,
     ports: Vec<(&'static str, Port)>,
     connections: Wanted,
     is_tls: bool,
@@ -69,7 +91,8 @@ impl<'a> Reader<'a> {
     pub fn new(given: &'a Layers) -> Self {
         Self {
             given,
-            values: BTreeMap::new(),
+            declared: BTreeMap::new(),
+            meanings: BTreeMap::new(),
             ports: Vec::new(),
             connections: Vec::new(),
             is_tls: false,
@@ -81,9 +104,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Every setting read so far, with its value as TOML; `None` if it has none.
-    pub fn values(&self) -> &BTreeMap<&'static str, Option<String>> {
-        &self.values
+    /// Every setting read so far.
+    pub fn declared(&self) -> &BTreeMap<&'static str, Setting> {
+        &self.declared
+    }
+
+    /// Adds meanings of settings.
+    pub fn describe(&mut self, meanings: Meanings) {
+        self.meanings.extend(meanings.iter().copied());
+    }
+
+    /// Every meaning added so far.
+    pub fn meanings(&self) -> &BTreeMap<&'static str, &'static str> {
+        &self.meanings
     }
 
     /// Sets TLS, for readers of later settings.
@@ -113,7 +146,8 @@ impl<'a> Reader<'a> {
 
     /// Error for an invalid value. `want` completes "it must be".
     pub fn refuse(&self, key: &str, value: impl Display, want: impl Display) -> Refused {
-        Refused(format!("{key} is '{value}', from {}; it must be {want}", self.source(key)))
+        let text = format!("{key} is '{value}', from {}; it must be {want}", self.source(key));
+        Refused { key: key.to_owned(), text }
     }
 
     /// Sets whether every scope has credentials, for readers of later settings.
@@ -123,6 +157,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the setting that opens `scope` to everyone.
     pub fn read_open(&mut self, scope: Scope) -> Result<bool, Refused> {
+        self.meanings.extend(scope.open_setting().map(|key| (key, OPEN)));
         let is_open = scope.open_setting().map_or(Ok(false), |key| self.switch(key, false))?;
         self.open.extend(is_open.then_some(scope));
         Ok(is_open)
@@ -149,13 +184,14 @@ impl<'a> Reader<'a> {
             main.into_iter().chain(&self.ports[before.0..]).find(|(_, port)| !port.address.ip().is_loopback());
         let Some((key, port)) = reached else { return };
         let open = scope.open_setting().unwrap_or_default();
-        self.shut = Some(Refused(format!(
+        let text = format!(
             "{key} is '{}', from {}, so that other machines could use {scope} without a credential: name a file of \
              credentials in server.tokens (`quire token new --scope {scope}` makes its lines), or set {open}=true to let \
              everyone in",
             port.address,
             self.source(key)
-        )));
+        );
+        self.shut = Some(Refused { key: (*key).to_owned(), text });
     }
 
     /// Refuses services that other machines could use without a credential.
@@ -226,12 +262,18 @@ impl<'a> Reader<'a> {
             None => default,
             Some(given) => parse(given).map_err(|want| self.refuse(key, &given.text, want))?,
         };
-        self.values.insert(key, toml(&value));
+        self.declared.entry(key).or_default().value = toml(&value);
         Ok(value)
+    }
+
+    /// Records type, unit and bounds of a setting.
+    fn declare(&mut self, key: &'static str, kind: impl Into<String>) {
+        self.declared.entry(key).or_default().kind = kind.into();
     }
 
     /// `true` or `false`.
     pub fn switch(&mut self, key: &'static str, default: bool) -> Result<bool, Refused> {
+        self.declare(key, "`true` or `false`");
         let parse = |given: &Given| given.text.parse().map_err(|_| "true or false".to_owned());
         self.read(key, default, parse, |value| Some(value.to_string()))
     }
@@ -239,6 +281,7 @@ impl<'a> Reader<'a> {
     /// A whole number within bounds.
     pub fn whole(&mut self, key: &'static str, default: usize, bounds: RangeInclusive<u64>) -> Result<usize, Refused> {
         let want = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        self.declare(key, format!("whole number, {} to {}", bounds.start(), bounds.end()));
         let parse = |given: &Given| given.text.trim().parse().map_err(|_| want.clone());
         let value = self.read(key, wide(default), parse, |value| Some(value.to_string()))?;
         fitting(value, &bounds).ok_or_else(|| self.refuse(key, value, want))
@@ -247,7 +290,9 @@ impl<'a> Reader<'a> {
     /// As [`Reader::whole`] with 0, the default, for the number of cores.
     pub fn cores(&mut self, key: &'static str) -> Result<usize, Refused> {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Ok(match self.whole(key, 0, 0..=1024)? {
+        let number = self.whole(key, 0, 0..=1024)?;
+        self.declare(key, "whole number, 0 to 1024; 0 is the number of cores");
+        Ok(match number {
             0 => cores(),
             number => number,
         })
@@ -265,6 +310,7 @@ impl<'a> Reader<'a> {
         };
         let value = self.read(key, Bytes(wide(default)), parse, toml)?;
         let want = || format!("a size from {} to {}", Bytes(*bounds.start()), Bytes(*bounds.end()));
+        self.declare(key, format!("size, {} to {}", Bytes(*bounds.start()), Bytes(*bounds.end())));
         fitting(value.0, &bounds).ok_or_else(|| self.refuse(key, value, want()))
     }
 
@@ -290,12 +336,13 @@ impl<'a> Reader<'a> {
             Bytes(wide(self.memory_bytes)),
             Bytes(wide(part))
         ));
-        self.values.insert(key, Some(part.to_string()));
+        self.declared.entry(key).or_default().value = Some(part.to_string());
         Ok(part)
     }
 
     /// A time above 0, in seconds or with a unit.
     pub fn seconds(&mut self, key: &'static str, default: Duration) -> Result<Duration, Refused> {
+        self.declare(key, "time above 0, up to 86400 s");
         let parse =
             |given: &Given| units::seconds(&given.text).ok_or_else(|| "a time, as 10, 0.5, 500ms or 2min".to_owned());
         let value = self.read(key, default.as_secs_f64(), parse, |value| Some(value.to_string()))?;
@@ -309,12 +356,15 @@ impl<'a> Reader<'a> {
         default: usize,
         bounds: RangeInclusive<u64>,
     ) -> Result<Duration, Refused> {
-        Ok(Duration::from_millis(wide(self.whole(key, default, bounds)?)))
+        let value = self.whole(key, default, bounds.clone())?;
+        self.declare(key, format!("milliseconds, {} to {}", bounds.start(), bounds.end()));
+        Ok(Duration::from_millis(wide(value)))
     }
 
     /// One of these names; the first is the default.
     pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Result<T, Refused> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        self.declare(key, one_of(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>()));
         let parse = |given: &Given| {
             let found = names.iter().position(|name| *name == given.text);
             let meant = did_you_mean(&nearest(&given.text, '.', names.iter().copied()));
@@ -326,6 +376,7 @@ impl<'a> Reader<'a> {
 
     /// Text.
     pub fn text(&mut self, key: &'static str, default: &str) -> Result<String, Refused> {
+        self.declare(key, "text");
         self.read(key, default.to_owned(), text, |value| Some(quoted(value)))
     }
 
@@ -336,6 +387,7 @@ impl<'a> Reader<'a> {
             let written = text(given).map_err(|_| LIST.to_owned())?;
             Ok(if written.trim().is_empty() { Vec::new() } else { items(&written) })
         };
+        self.declare(key, "list, with commas between items");
         self.read(key, Vec::new(), parse, |items| (!items.is_empty()).then(|| quoted(&items.join(", "))))
     }
 
@@ -347,12 +399,20 @@ impl<'a> Reader<'a> {
             return Err(self.refuse(key, HIDDEN, TEXT));
         }
         let value = given.map(|given| given.text.clone());
-        self.values.insert(key, value.as_ref().map(|_| quoted("(set)")));
+        self.declare(key, "text, never shown");
+        self.declared.entry(key).or_default().value = value.as_ref().map(|_| quoted("(set)"));
         Ok(value)
+    }
+
+    /// As [`Reader::path`], of a file that is read again at each SIGHUP.
+    pub fn reloaded_path(&mut self, key: &'static str) -> Result<Option<PathBuf>, Refused> {
+        self.declared.entry(key).or_default().is_reloaded = true;
+        self.path(key)
     }
 
     /// A path without a default.
     pub fn path(&mut self, key: &'static str) -> Result<Option<PathBuf>, Refused> {
+        self.declare(key, "path");
         let value = self.read(key, None, |given| text(given).map(Some), |value| value.as_deref().map(quoted))?;
         Ok(value.map(PathBuf::from))
     }
@@ -360,6 +420,7 @@ impl<'a> Reader<'a> {
     /// A listening address; the default is a loopback port.
     pub fn port(&mut self, key: &'static str, usual: u16) -> Result<Port, Refused> {
         let written = self.text(key, &format!("127.0.0.1:{usual}"))?;
+        self.declare(key, "address");
         let address = address::listening(&written, usual).map_err(|wrong| self.refuse(key, &written, wrong.want))?;
         let port = Port { address, is_named: self.given.contains_key(key) };
         self.ports.push((key, port));
@@ -372,9 +433,13 @@ impl<'a> Reader<'a> {
             return self.text(key, "").map(|_| None);
         }
         let port = self.port(key, usual).map(Some);
-        port.map_err(|Refused(text)| Refused(format!("{text}, or empty for no port")))
+        self.declare(key, "address, or empty for none");
+        port.map_err(|refused| Refused { text: format!("{refused}, or empty for no port"), ..refused })
     }
 }
+
+/// Meaning of the setting that opens a scope.
+const OPEN: &str = "`true`: everyone is admitted without a credential";
 
 /// Shown instead of a secret.
 const HIDDEN: &str = "(hidden)";
@@ -420,7 +485,8 @@ mod tests {
         assert_eq!(from.choice("a.mode", &[("one", 1), ("two", 2)]).unwrap(), 1);
         assert_eq!(from.path("a.file").unwrap(), None);
         assert_eq!(from.list("a.names").unwrap(), [""; 0]);
-        let shown: Vec<_> = from.values().values().map(|value| value.as_deref().unwrap_or("none")).collect();
+        let shown: Vec<_> =
+            from.declared().values().map(|setting| setting.value.as_deref().unwrap_or("none")).collect();
         assert_eq!((shown, from.source("a.size")), (vec!["none", "\"one\"", "none", "\"64 MiB\"", "1.5"], "default"));
     }
 
@@ -444,7 +510,7 @@ mod tests {
             let mut from = Reader::new(layers);
             from.set_memory(200);
             let bytes = from.bytes_of_memory("a.b", 1000, 1..=9999, 2).unwrap();
-            (bytes, from.values()["a.b"].clone().unwrap(), from.warnings().concat())
+            (bytes, from.declared()["a.b"].value.clone().unwrap(), from.warnings().concat())
         };
         assert_eq!(read(&Layers::new()), (100, "100".to_owned(), String::new()));
         assert_eq!(read(&given("a.b", "70")), (70, "70".to_owned(), String::new()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Reader, Refused};
+use hosting::{Meanings, Reader, Refused};
 
 /// Locking of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +77,38 @@ const KEY_BYTES_MAX: u64 = 60_000;
 const DELAY_MS_MAX: u64 = 60_000;
 
 impl hosting::Settings for Settings {
+    const MEANINGS: Meanings = &[
+        ("kv.enabled", "`false`: without the key-value store"),
+        ("kv.store", "locking of the map; `mutex`: one lock for a whole call, to compare with"),
+        (
+            "kv.durability",
+            "meaning of an acknowledgement: the write is in memory, or on disk in the folder `kv` of `server.data`, which one server uses at a time",
+        ),
+        ("kv.read_delay_ms", "simulated work in each retrieval; it blocks no thread"),
+        ("kv.write_delay_ms", "simulated work in each write; it blocks no thread"),
+        ("kv.key_bytes", "length of a key"),
+        ("kv.value_bytes", "length of a value; the message around it counts towards `limits.message_bytes`"),
+        ("kv.entries", "number of entries"),
+        ("kv.total_bytes", "memory of all entries; at most half of `limits.memory_bytes`"),
+        ("kv.page_entries", "entries in a page of a scan"),
+        ("kv.page_bytes", "keys and values in a page of a scan, which holds at least one entry"),
+        ("kv.watchers", "watches at once"),
+        ("kv.watch_events", "events queued for a watcher before it is cut off"),
+        ("kv.watch_bytes", "memory of the events queued for a watcher before it is cut off"),
+        ("kv.writes_queued", "writes queued for the log"),
+        ("kv.batch_max", "writes in one commit of the log"),
+    ];
+
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
+        let durability = from.choice("kv.durability", &[("memory", Durability::Memory), ("log", Durability::Log)])?;
+        if durability == Durability::Log && cfg!(not(feature = "journal")) {
+            let want = "memory: this build has no journal, which `make run` leaves out to start sooner; \
+                        `cargo build --release -p server` has it";
+            return Err(from.refuse("kv.durability", "log", want));
+        }
         Ok(Self {
             store: from.choice("kv.store", &[("concurrent", StoreKind::Concurrent), ("mutex", StoreKind::Mutex)])?,
-            durability: from.choice("kv.durability", &[("memory", Durability::Memory), ("log", Durability::Log)])?,
+            durability,
             read_delay: from.milliseconds("kv.read_delay_ms", 0, 0..=DELAY_MS_MAX)?,
             write_delay: from.milliseconds("kv.write_delay_ms", 0, 0..=DELAY_MS_MAX)?,
             limits: Limits {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hosting::address::Target;
 use quire_rpc::{
-    client::{NO_TLS, UNTRUSTED},
+    client::{NO_TLS, ONLY_TLS, UNTRUSTED},
     rustls::ClientConfig,
 };
 
@@ -19,6 +19,12 @@ impl AccessArgs {
         let own = self.certificate.as_deref().zip(self.key_file.as_deref());
         Ok(Some(tls::client(self.ca.as_deref(), own)?))
     }
+}
+
+/// Refuses an answer in plain text that begins as a TLS alert or handshake.
+pub(crate) fn check_plain(answer: &[u8]) -> anyhow::Result<()> {
+    anyhow::ensure!(!matches!(answer, [0x15 | 0x16, 3, ..]), "{ONLY_TLS}");
+    Ok(())
 }
 
 /// An error with what it means, if it is that of a handshake.

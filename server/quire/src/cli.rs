@@ -2,9 +2,12 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hosting::time;
 use quire_client::cli::Connection;
+
+use crate::services::SERVICES;
 
 const TRUSTED: &str =
     "Certificates in PEM that vouch for the server's [default: the system's, or those in SSL_CERT_FILE]";
@@ -42,6 +45,10 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Copies a store from its file into a database that several servers can share
     Migrate(MigrateArgs),
+    /// Checks a file of settings, shows the settings, or prints their reference
+    Config(ConfigCommandArgs),
+    /// Requests a server's health; the exit code is for probes
+    Health(HealthArgs),
     /// Makes a token for a client, and its line for the file server.tokens
     Token(TokenArgs),
     /// Generates data of any size
@@ -84,14 +91,17 @@ pub(crate) struct ServeArgs {
     /// Stop when a first RPC game has ended
     #[arg(long)]
     pub once: bool,
-    /// Print the effective configuration and the source of each value, and stop
+    /// Run only these services, with commas between: bookstore, kv, records, rpcgame, tasks
+    #[arg(long, value_name = "SERVICES", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Print the effective configuration and the source of each value, as `quire config show`, and stop
     #[arg(long)]
     pub print_config: bool,
 }
 
 impl ServeArgs {
     /// The flags that stand for a setting.
-    pub(crate) fn settings(&self) -> Vec<Flag> {
+    pub(crate) fn settings(&self) -> anyhow::Result<Vec<Flag>> {
         let records_csv = self.records_csv.as_ref().map(|path| path.to_string_lossy().into_owned());
         let flags = [
             ("--listen", "server.listen", self.listen.clone()),
@@ -101,8 +111,53 @@ impl ServeArgs {
             ("--log-format", "log.format", self.log_format.clone()),
             ("--once", "rpcgame.once", self.once.then(|| "true".to_owned())),
         ];
-        flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
+        let flags = flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?)));
+        Ok(flags.chain(self.services()?).collect())
     }
+
+    /// The settings that `--only` stands for.
+    fn services(&self) -> anyhow::Result<Vec<Flag>> {
+        let keys = SERVICES.iter().filter_map(|entry| entry.enabled);
+        let named: Vec<_> = keys.map(|key| (key, key.strip_suffix(".enabled").unwrap_or(key))).collect();
+        if let Some(wrong) = self.only.iter().find(|only| named.iter().all(|(_, name)| name != only)) {
+            let names: Vec<&str> = named.iter().map(|(_, name)| *name).collect();
+            bail!("--only: there is no service '{wrong}'; the services are {}", names.join(", "));
+        }
+        let named = named.into_iter().filter(|_| !self.only.is_empty());
+        Ok(named.map(|(key, name)| ("--only", key, self.only.iter().any(|only| only == name).to_string())).collect())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCommandArgs {
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Checks what `quire serve --config FILE` would read; the exit code is 0 if it is valid, else 2
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Prints every setting with its value and its source; secrets are masked
+    Show(ConfigArgs),
+    /// Prints the page docs/settings.md
+    Reference,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 healthy; 1 not healthy, and the reason is printed; 2 usage; 3 no answer.")]
+pub(crate) struct HealthArgs {
+    /// The server: HOST:PORT, a host, or :PORT, with https:// before it for TLS
+    #[arg(default_value = "127.0.0.1:10086")]
+    pub address: String,
+    /// Longest time for the answer
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub access: AccessArgs,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod contract;
 mod data;
 mod descriptors;
 mod game;
+mod health;
 mod http;
 mod index;
 mod kv_client;
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
         cli::Command::Migrate(args) => data::migrate(&args),
         cli::Command::Backup(args) => backup::backup(&args),
         cli::Command::Restore(args) => backup::restore(&args),
+        cli::Command::Config(args) => config::reference::command(&args.command),
+        cli::Command::Health(args) => Ok(health::command(&args)),
         cli::Command::Token(args) => token::command(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };

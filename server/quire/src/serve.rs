@@ -1,7 +1,6 @@
 //! `quire serve`: opens the configured services, serves them, and drains on a stop request.
 
 use std::{
-    io::{self, Write as _},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,7 +19,7 @@ use tokio::{runtime::Builder, sync::watch, task::JoinHandle};
 
 use crate::{
     cli::ServeArgs,
-    config::Config,
+    config::{Config, reference},
     console,
     descriptors::Descriptors,
     http::Services,
@@ -40,11 +39,7 @@ const INTERRUPTED: i32 = 130;
 /// `quire serve`.
 pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.print_config {
-        let (shown, warnings) = Config::explain(args)?;
-        for warning in warnings {
-            eprintln!("quire: {warning}");
-        }
-        io::stdout().write_all(shown.as_bytes())?;
+        reference::show(&args.config, args.settings()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let process = Process::started_now();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hosting::{Reader, Refused};
+use hosting::{Meanings, Reader, Refused};
 
 /// Method of finding rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,8 +131,33 @@ const ROW_BYTES_MAX: u64 = 256 << 20;
 const ANSWER_BYTES_MAX: u64 = (2 << 30) - 1;
 
 impl hosting::Settings for Settings {
+    const MEANINGS: Meanings = &[
+        ("records.enabled", "`false`: without record queries"),
+        ("records.csv", "CSV file with a header row; without it every query is refused"),
+        ("records.delimiter", "byte between fields; `auto`: the one that the header has"),
+        ("records.scan", "way of finding rows; the others are there to compare with"),
+        ("records.encode", "time of encoding rows; `each`: for every answer, to compare with"),
+        ("records.keep_protobuf", "keeps each row encoded for `GetRecord` and `StreamRecords`"),
+        ("records.keep_json", "keeps each row encoded for `/search`"),
+        ("records.keep_text", "keeps each row encoded for `GetRecordString` and `/search_string`"),
+        ("records.compress", "compresses answers for callers that accept it"),
+        ("records.scan_threads", "threads of one parallel scan"),
+        ("records.columns", "columns of the file"),
+        ("records.rows", "rows of the file"),
+        ("records.field_bytes", "length of a field"),
+        ("records.row_bytes", "length of a row of the file"),
+        ("records.total_bytes", "memory of the loaded file; a reload holds two"),
+        ("records.answer_bytes", "length of an answer in one message or page"),
+        ("records.page_bytes", "rows in a message of a stream, which holds at least one row"),
+        ("records.compress_bytes_min", "least length of an answer that is compressed"),
+        ("records.cache_bytes", "memory of compressed answers; 0 keeps none"),
+        ("records.kept_bytes", "memory of answers kept in one piece; 0 keeps none"),
+        ("records.jobs", "scans, encodings and compressions at once"),
+        ("records.jobs_queued", "queries that may wait for those"),
+    ];
+
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
-        let csv = from.path("records.csv")?;
+        let csv = from.reloaded_path("records.csv")?;
         if csv.as_ref().is_some_and(|csv| csv.as_os_str().is_empty()) {
             return Err(from.refuse("records.csv", "", "the path of a CSV file"));
         }

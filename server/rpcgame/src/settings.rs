@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Port, Reader, Refused};
+use hosting::{Meanings, Port, Reader, Refused};
 
 /// Default port for gRPC beside the main port.
 pub const PORT: u16 = 29381;
@@ -104,6 +104,31 @@ pub(crate) const PORT_CONNECTIONS: &str = "limits.connections, at rpcgame.listen
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl hosting::Settings for Settings {
+    const MEANINGS: Meanings = &[
+        ("rpcgame.enabled", "`false`: without the RPC game"),
+        ("rpcgame.listen", "further port for gRPC"),
+        ("rpcgame.lean_listen", "port of the lean protocol; with TLS it speaks TLS beyond loopback"),
+        ("rpcgame.once", "stops the server after the first game"),
+        (
+            "rpcgame.group",
+            "callers that play together, unless they name a game: of one connection, of one address, or all",
+        ),
+        ("rpcgame.window_messages", "distance of a waiting message from the next serial"),
+        ("rpcgame.wait_seconds", "time that a message waits for those before it"),
+        ("rpcgame.waiting_bytes_max", "memory of waiting messages of all games: 256 bytes each, and the name"),
+        (
+            "rpcgame.name_bytes_max",
+            "length of a name; `limits.message_bytes` bounds the whole message, `rpcgame.lean_frame_bytes` a lean name",
+        ),
+        ("rpcgame.games", "games at once"),
+        ("rpcgame.idle_seconds", "time without a message after which a game or a lean connection ends"),
+        ("rpcgame.lean_connections", "open lean connections"),
+        ("rpcgame.lean_window_messages", "unanswered messages of a lean connection, 8 bytes each"),
+        ("rpcgame.lean_frame_bytes", "length of a lean frame; a name has at least 16,448 bytes less"),
+        ("rpcgame.lean_table_names", "names kept for a lean connection"),
+        ("rpcgame.lean_table_bytes", "memory of the names kept for a lean connection"),
+    ];
+
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
         let listen = from.port_or_none("rpcgame.listen", PORT)?;
         if listen.is_some() {

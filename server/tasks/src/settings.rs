@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Port, Reader, Refused};
+use hosting::{Meanings, Port, Reader, Refused};
 
 /// Default port.
 pub const PORT: u16 = 8080;
@@ -56,6 +56,28 @@ pub struct Limits {
 }
 
 impl hosting::Settings for Settings {
+    const MEANINGS: Meanings = &[
+        ("tasks.enabled", "`false`: without tasks"),
+        ("tasks.listen", "address of the task port"),
+        ("tasks.threads", "threads that serve connections"),
+        (
+            "tasks.concurrency",
+            "to compare with: `client` runs one request of a connection at a time, `none` one of all connections",
+        ),
+        ("tasks.cache", "keeps results, and computes equal requests in flight once"),
+        ("tasks.cache_entries", "results in the cache"),
+        ("tasks.cpu_tasks", "type-0 tasks that run at once, each on a thread with 1 MiB"),
+        ("tasks.connections", "open connections; a further one is closed at once"),
+        ("tasks.in_flight", "unanswered requests of a connection; further ones are not read until one is answered"),
+        (
+            "tasks.waiting",
+            "unanswered requests of all connections, besides one of each; then a connection has one at a time",
+        ),
+        ("tasks.line_bytes", "length of a line"),
+        ("tasks.idle_seconds", "silence after which a connection without unanswered requests is closed"),
+        ("tasks.unread_seconds", "time that replies may stay unread before the connection is closed"),
+    ];
+
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
         let modes = [("task", Concurrency::Task), ("client", Concurrency::Client), ("none", Concurrency::None)];
         Ok(Self {

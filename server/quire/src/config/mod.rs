@@ -1,14 +1,15 @@
 //! The configuration: values from a file, variables and flags, in rising order, read once into valid settings.
 
-mod file;
 mod hosts;
 mod origins;
+pub(crate) mod reference;
 mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use hosting::{Choice, Layers, Open, Reader, Refused, Wanted, access::Scope};
+use hosting::{Choice, Layers, Meanings, Open, Reader, Refused, Wanted, access::Scope};
 use quire_rpc::{Encoding, Limits, server::Memory};
+use quire_terminal::screen;
 
 pub(crate) use self::hosts::Hosts;
 use self::sources::Sources;
@@ -65,7 +66,7 @@ pub(crate) struct Tls {
 impl Config {
     /// Settings of `serve`, and a warning for each given value without effect.
     pub(crate) fn of_server(args: &ServeArgs) -> anyhow::Result<(Self, Vec<String>)> {
-        let Sources { layers, warnings } = load(&args.config, args.settings())?;
+        let (layers, warnings) = load(&args.config, args.settings()?)?.valid()?;
         let mut reader = Reader::new(&layers);
         let config = read_all(&mut reader)?;
         Ok((config, [warnings, reader.warnings()].concat()))
@@ -73,22 +74,13 @@ impl Config {
 
     /// Settings of a command that uses the data folder: the same as of `serve`.
     pub(crate) fn of_tool(args: &ConfigArgs) -> anyhow::Result<Self> {
-        let Sources { layers, warnings } = load(args, Vec::new())?;
+        let (layers, warnings) = load(args, Vec::new())?.valid()?;
         let config = read_all(&mut Reader::new(&layers))?;
         // What does not hold as it is given concerns a server, not a tool.
         for warning in warnings {
-            eprintln!("quire: {warning}");
+            complain(&warning);
         }
         Ok(config)
-    }
-
-    /// Every value with its source, as TOML with comments, and a warning for each given value without effect.
-    pub(crate) fn explain(args: &ServeArgs) -> anyhow::Result<(String, Vec<String>)> {
-        let Sources { layers, warnings } = load(&args.config, args.settings())?;
-        let mut reader = Reader::new(&layers);
-        read_all(&mut reader)?;
-        let warnings = [warnings, reader.warnings()].concat();
-        Ok((print(&reader), warnings))
     }
 
     /// The settings of the service `S`; the defaults if it is off.
@@ -97,18 +89,77 @@ impl Config {
     }
 }
 
+/// Prints a line to standard error.
+fn complain(line: &str) {
+    eprintln!("quire: {}", screen::line(line));
+}
+
 fn load(args: &ConfigArgs, flags: Vec<Flag>) -> anyhow::Result<Sources> {
     let nothing = Layers::new();
     let mut defaults = Reader::new(&nothing);
     read_all(&mut defaults)?;
-    let known: Vec<&str> = defaults.values().keys().copied().collect();
+    let known: Vec<&str> = defaults.declared().keys().copied().collect();
     sources::read(args, flags, &known)
 }
+
+/// Settings that belong to no service.
+const MEANINGS: Meanings = &[
+    ("server.listen", "address of the main port"),
+    ("server.data", "folder of the stores; made with the sample catalogue if absent"),
+    ("server.threads", "threads that serve connections"),
+    (
+        "server.tokens",
+        "file of credentials; with it every service requires one ([Credentials](operate/secure.md#credentials))",
+    ),
+    ("server.drain_seconds", "longest time from the stop signal to the end"),
+    (
+        "server.hosts",
+        "host names accepted on loopback, beside `localhost` and addresses; a browser's request for another gets 421",
+    ),
+    (
+        "server.cors_origins",
+        "origins whose web pages may call, as `https://shop.example, http://localhost:5173`; `*` is all ([protocols.md](protocols.md))",
+    ),
+    (
+        "server.compression",
+        "compresses answers of at least 1 KiB for clients that accept it ([Compressed answers](operate/secure.md#compressed-answers-and-secrets))",
+    ),
+    (
+        "limits.connections",
+        "open connections, [shared by clients](operate/limits.md#what-a-client-can-do-to-others); health and metrics are answered beyond it",
+    ),
+    (
+        "limits.calls_in_flight",
+        "waiting calls; where a credential is required, callers without one get at most three quarters together",
+    ),
+    ("limits.health_watches", "calls of `Health/Watch`, among those"),
+    ("limits.reflection_streams", "calls of reflection, among those"),
+    ("limits.message_bytes", "length of a message, request or answer"),
+    ("limits.first_byte_seconds", "silence after which a new connection is closed, with a line in the log"),
+    (
+        "limits.memory_bytes",
+        "memory of the process, measured four times a second; 0 is three quarters of the memory of the machine or of its control group, or half of the address space (`ulimit -v`) if that is less",
+    ),
+    (
+        "limits.buffer_bytes",
+        "unread answers, and incomplete messages and heads, of all connections; a quarter of `limits.memory_bytes` if that is less",
+    ),
+    ("tls.certificate", "PEM file; with it and its key the server speaks TLS only"),
+    ("tls.key", "PEM file of the certificate's key"),
+    ("tls.client_ca", "PEM file; clients must present a certificate of this authority"),
+    (
+        "admin.token",
+        "token of operators, with the scope `admin` alone: at least 16 ASCII characters, without a blank at either end",
+    ),
+    ("log.level", "a level, or a filter such as `info,kv=debug`"),
+    ("log.format", "`json` for machines"),
+];
 
 /// Shorter tokens can be guessed.
 const TOKEN_MIN: usize = 16;
 
 fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
+    from.describe(MEANINGS);
     let listen = from.port("server.listen", PORT)?.address;
     let data = PathBuf::from(from.text("server.data", "quire-data")?);
     if data.as_os_str().is_empty() {
@@ -118,13 +169,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let threads = from.cores("server.threads")?;
     let hosts = hosts::read(from)?;
     let cors_origins = origins::read(from)?;
-    let encodings = [
-        ("off", None),
-        ("gzip", Some(Encoding::Gzip)),
-        #[cfg(feature = "zstd")]
-        ("zstd", Some(Encoding::Zstd)),
-    ];
-    let compression = from.choice("server.compression", &encodings)?;
+    let compression = compression(from)?;
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,
         calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
@@ -146,7 +191,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let filter = from.text("log.level", "info")?;
     telemetry::check(&filter).map_err(|want| from.refuse("log.level", &filter, want))?;
     let json = from.choice("log.format", &[("text", false), ("json", true)])?;
-    let tokens = from.path("server.tokens")?.filter(|path| !path.as_os_str().is_empty());
+    let tokens = from.reloaded_path("server.tokens")?.filter(|path| !path.as_os_str().is_empty());
     from.set_tokens(tokens.is_some());
     from.read_open(Scope::Metrics)?;
     let mut services = Vec::new();
@@ -177,6 +222,18 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     })
 }
 
+/// Compression of answers.
+fn compression(from: &mut Reader<'_>) -> Result<Option<Encoding>, Refused> {
+    #[cfg(feature = "zstd")]
+    const ZSTD: Option<Encoding> = Some(Encoding::Zstd);
+    #[cfg(not(feature = "zstd"))]
+    const ZSTD: Option<Encoding> = None;
+    let names = [("off", Some(None)), ("gzip", Some(Some(Encoding::Gzip))), ("zstd", ZSTD.map(Some))];
+    let want = "off or gzip: this build has no zstd, which `make run` leaves out to start sooner; \
+                `cargo build --release -p server` has it";
+    from.choice("server.compression", &names)?.ok_or_else(|| from.refuse("server.compression", "zstd", want))
+}
+
 /// The memory account: connection buffers within the server's total.
 fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
     let all = match from.bytes("limits.memory_bytes", 0, 0..=1 << 46)? {
@@ -191,9 +248,13 @@ fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
 /// Certificate and key, or neither.
 fn tls(from: &mut Reader<'_>) -> Result<Option<Tls>, Refused> {
     // An empty path counts as unset, since not every variable can be unset.
-    let mut path = |key| Ok(from.path(key)?.filter(|path| !path.as_os_str().is_empty()));
-    let paths = (path("tls.certificate")?, path("tls.key")?, path("tls.client_ca")?);
-    let missing = |key, given| Err(from.refuse(key, "", format!("the path of a PEM file, because {given} is set")));
+    let set = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    let (certificate, key) = (set(from.reloaded_path("tls.certificate")?), set(from.reloaded_path("tls.key")?));
+    let paths = (certificate, key, set(from.path("tls.client_ca")?));
+    let missing = |key, given: &str| {
+        let refused = from.refuse(key, "", format!("the path of a PEM file, because {given} is set"));
+        Err(Refused { key: given.to_owned(), ..refused })
+    };
     match paths {
         (Some(certificate), Some(key), client_ca) => Ok(Some(Tls { certificate, key, client_ca })),
         (None, None, None) => Ok(None),
@@ -203,35 +264,20 @@ fn tls(from: &mut Reader<'_>) -> Result<Option<Tls>, Refused> {
     }
 }
 
-/// Every value with its source, as TOML with comments.
-fn print(reader: &Reader<'_>) -> String {
-    let (mut lines, mut last) = (Vec::new(), "");
-    for (key, value) in reader.values() {
-        let (section, name) = key.split_once('.').unwrap_or(("", key));
-        if section != last {
-            lines.extend((!last.is_empty()).then(String::new));
-            lines.push(format!("[{section}]"));
-            last = section;
-        }
-        let shown = match value {
-            None => format!("# {name} is not set"),
-            Some(value) => format!("{name} = {value}"),
-        };
-        lines.push(format!("{shown:<40} # {}", reader.source(key)));
-    }
-    lines.join("\n") + "\n"
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Layers, Reader, file::unknown, print, read_all, sources::ignored};
+    use super::{
+        Layers, Reader, read_all,
+        reference::toml,
+        sources::{ignored, unknown},
+    };
 
     #[test]
     fn the_defaults_are_valid_and_shown_by_section() {
         let nothing = Layers::new();
         let mut reader = Reader::new(&nothing);
         read_all(&mut reader).map(drop).expect("valid defaults");
-        let page = print(&reader);
+        let page = toml(&reader);
         let sections: Vec<&str> = page.lines().filter(|line| line.starts_with('[')).collect();
         let mut once = sections.clone();
         once.dedup();
@@ -244,12 +290,12 @@ mod tests {
         let nothing = Layers::new();
         let mut reader = Reader::new(&nothing);
         read_all(&mut reader).map(drop).expect("valid defaults");
-        let known: Vec<&str> = reader.values().keys().copied().collect();
+        let known: Vec<&str> = reader.declared().keys().copied().collect();
         for (key, meant) in [
             ("ledger.comit", "did you mean ledger.commit?"),
             ("server.calls_in_flight", "did you mean limits.calls_in_flight?"),
             ("leger.commit", "did you mean ledger.commit?"),
-            ("sky.colour", "`quire serve --print-config` shows all"),
+            ("sky.colour", "`quire config show` lists all"),
         ] {
             assert_eq!(unknown(key, None, &known), format!("there is no setting {key}; {meant}"));
         }

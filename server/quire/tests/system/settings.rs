@@ -1,87 +1,66 @@
-//! Compares the settings in the docs with the output of `--print-config`.
+//! Compares `docs/settings.md` with the settings that the code declares.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{env, fs, path::Path};
 
-use crate::common::{process, store::folder};
+use crate::common::{
+    process::{self, Start},
+    store::folder,
+};
 
-/// Every setting, `section.key`, with its default.
-fn defaults() -> BTreeMap<String, String> {
+#[test]
+fn the_reference_of_settings_is_the_one_that_the_code_makes() {
+    let made = process::run(folder().path(), &["config", "reference"], "");
+    assert!(made.status.success(), "{made:?}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &made.stdout).expect("docs/settings.md is written");
+    }
+    let page = fs::read(&path).expect("docs/settings.md is read");
+    assert!(page == made.stdout, "docs/settings.md differs from the code: run this test with UPDATE_DOCS=1");
+}
+
+#[test]
+fn a_check_names_every_fault_of_a_file_and_changes_nothing() {
     let folder = folder();
-    let printed = process::run(folder.path(), &["serve", "--print-config"], "");
-    assert!(printed.status.success(), "{printed:?}");
-    let (mut section, mut settings) = (String::new(), BTreeMap::new());
-    for line in String::from_utf8_lossy(&printed.stdout).lines().filter(|line| !line.is_empty()) {
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            name.clone_into(&mut section);
-        } else if let Some((name, _)) = line.strip_prefix("# ").and_then(|line| line.split_once(" is not set")) {
-            settings.insert(format!("{section}.{name}"), "none".to_owned());
-        } else {
-            let (name, value) = line.split_once(" = ").unwrap_or_else(|| panic!("{line}"));
-            let value = value.rsplit_once(" # ").expect("a source").0.trim().trim_matches('"');
-            settings.insert(format!("{section}.{name}"), value.to_owned());
-        }
-    }
-    settings
-}
-
-/// The rows of a page's tables: names and defaults, also where several share a row.
-fn rows(page: &str) -> Vec<(String, String)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut rows = Vec::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("| ")) {
-        let mut cells = line.split(" | ").map(|cell| cell.replace(['`', '"'], "").trim().to_owned());
-        let (Some(names), Some(values)) = (cells.next(), cells.next()) else { continue };
-        let (names, values): (Vec<_>, Vec<_>) = (names.split(", ").collect(), values.split(", ").collect());
-        for (place, name) in names.iter().enumerate() {
-            let value = if values.len() == names.len() { values[place] } else { values[0] };
-            rows.push(((*name).to_owned(), value.to_owned()));
-        }
-    }
-    rows
-}
-
-/// Normalizes a value: a size in bytes, a number without separators, other text unchanged.
-fn plain(value: &str) -> String {
-    let bare = value.replace(',', "");
-    let (number, unit) = bare.split_once(' ').unwrap_or((&bare, ""));
-    let scale = match unit {
-        "" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return value.to_owned(),
+    let check = |text: &str| {
+        fs::write(folder.path().join("a.toml"), text).expect("a file");
+        let ended = process::run(folder.path(), &["config", "check", "a.toml"], "");
+        (ended.status.code(), String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned())
     };
-    number.parse::<u64>().map_or(value.to_owned(), |number| (number * scale).to_string())
+    assert_eq!(check("[kv]\nentries = 5\n"), (Some(0), "a.toml is valid\n".to_owned()));
+    let (code, text) = check(
+        "[kv]\nentries = 0\nentreis = 5\n[server]\nlisten = 'here'\ntokens = 'none.txt'\n[tls]\nkey = 'key.pem'\n\
+         [ledger]\ncommit = 'grup'\n",
+    );
+    assert_eq!(code, Some(2), "{text}");
+    for fault in [
+        "there is no setting kv.entreis, from a.toml; did you mean kv.entries?",
+        "kv.entries is '0', from a.toml; it must be a whole number from 1",
+        "server.listen is 'here', from a.toml",
+        "tls.certificate is '', from default; it must be the path of a PEM file, because tls.key is set",
+        "ledger.commit is 'grup', from a.toml; it must be group or each; did you mean group?",
+        "none.txt",
+    ] {
+        assert_eq!(text.lines().filter(|line| line.contains(fault)).count(), 1, "{fault} in: {text}");
+    }
+    assert_eq!(check("[kv\n").0, Some(2));
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing but the file");
 }
 
 #[test]
-fn the_docs_name_every_setting_and_its_default() {
-    let defaults = defaults();
-    let rows = rows("operating.md");
-    for (key, default) in &defaults {
-        let said: Vec<_> = rows.iter().filter(|(name, _)| name == key).collect();
-        assert_eq!(said.len(), 1, "docs/operating.md names {key} (default {default}) {} times", said.len());
-        assert_eq!(plain(&said[0].1), plain(default), "the default of {key} in docs/operating.md");
-    }
-    for (name, _) in &rows {
-        let section = name.split_once('.').map_or("", |(section, _)| section);
-        let is_setting = defaults.keys().any(|key| key.starts_with(&format!("{section}.")));
-        assert!(!is_setting || defaults.contains_key(name), "docs/operating.md names {name}, which is no setting");
-    }
-}
-
-#[test]
-fn the_page_of_each_service_tells_the_same_defaults() {
-    let defaults = defaults();
-    for section in ["kv", "tasks", "records", "rpcgame"] {
-        let page = format!("{section}.md");
-        let rows = rows(&page);
-        for (key, default) in defaults.iter().filter(|(key, _)| key.starts_with(&format!("{section}."))) {
-            let bare = &key[section.len() + 1..];
-            let said = rows.iter().find(|(name, _)| name == key || name == bare);
-            let (_, said) = said.unwrap_or_else(|| panic!("docs/{page} does not name {key} (default {default})"));
-            assert_eq!(plain(said), plain(default), "the default of {key} in docs/{page}");
-        }
-    }
+fn only_the_named_services_run_and_probes_get_their_health() {
+    let folder = folder();
+    let server = Start::default().flag("--only=kv,records").serve(folder.path());
+    let address = server.address.to_string();
+    let health = process::run(folder.path(), &["health", &address], "");
+    assert_eq!((health.status.code(), &*health.stdout), (Some(0), &b"healthy\n"[..]), "{health:?}");
+    let show = process::run(folder.path(), &["config", "show", "--set", "admin.token=0123456789abcdef"], "");
+    assert!(!String::from_utf8_lossy(&show.stdout).contains("0123456789"), "{show:?}");
+    server.stop();
+    assert!(!folder.path().join("data/bookstore.db").exists(), "the bookstore is off");
+    let health = process::run(folder.path(), &["health", &address], "");
+    assert_eq!(health.status.code(), Some(3), "{health:?}");
+    let wrong = process::run(folder.path(), &["serve", "--only", "kv,books"], "");
+    let said = "quire: --only: there is no service 'books'; the services are tasks, rpcgame, records, bookstore, kv\n";
+    assert_eq!(String::from_utf8_lossy(&wrong.stderr), said);
 }
