@@ -139,11 +139,15 @@ pub(crate) fn script(steps: Vec<Step>) -> SocketAddr {
     let listener = StdListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
-        for step in steps {
+        let (mut listener, last) = (Some(listener), steps.len() - 1);
+        for (number, step) in steps.into_iter().enumerate() {
             // The probe before a load sends nothing and goes.
-            let mut stream = std::iter::repeat_with(|| listener.accept().expect("a connection").0)
-                .find_map(|mut stream| read_head(&mut stream).then_some(stream))
-                .expect("it repeats without end");
+            let mut stream =
+                std::iter::repeat_with(|| listener.as_ref().expect("a listener").accept().expect("a connection").0)
+                    .find_map(|mut stream| read_head(&mut stream).then_some(stream))
+                    .expect("it repeats without end");
+            // A client with the last answer finds no one listening.
+            listener.take_if(|_| number == last);
             step(&mut stream);
         }
     });
