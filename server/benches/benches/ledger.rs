@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bookstore::{Bookstore, Commit, IdempotencyKey, Settings, Verdict, domain::BookId, metrics::Metrics};
+use bookstore::{Bookstore, CommitMode, IdempotencyKey, Settings, Verdict, domain::BookId, metrics::Metrics};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::{StreamExt, stream};
 use rand_core::{RngCore, SeedableRng};
@@ -48,10 +48,10 @@ fn buy(
 fn ledger(criterion: &mut Criterion) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     for (name, commit, keyed) in [
-        ("group", Commit::Group, false),
-        ("group, random keys", Commit::Group, true),
-        ("each", Commit::Each, false),
-        ("each, random keys", Commit::Each, true),
+        ("group", CommitMode::Group, false),
+        ("group, random keys", CommitMode::Group, true),
+        ("each", CommitMode::Each, false),
+        ("each, random keys", CommitMode::Each, true),
     ] {
         let mut group = criterion.benchmark_group(format!("purchase, {name}"));
         group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(4));

@@ -192,12 +192,12 @@ pub fn export(
 const ROWS: usize = 512;
 
 /// Destination of rows.
-trait Shelf {
+trait Destination {
     /// Adds books with unused ids. Returns which were added.
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError>;
 }
 
-impl Shelf for &Transaction<'_> {
+impl Destination for &Transaction<'_> {
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError> {
         let add = |book: &NewBook| match store::insert_books(self, [book.clone()]) {
             Ok(()) => Ok(true),
@@ -208,14 +208,14 @@ impl Shelf for &Transaction<'_> {
     }
 }
 
-impl Shelf for Importer {
+impl Destination for Importer {
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError> {
         Self::add(self, books).map_err(ImportError::Store)
     }
 }
 
 fn insert_all(
-    shelf: &mut impl Shelf,
+    destination: &mut impl Destination,
     source: impl Read,
     settings: &Settings,
     mut options: Options<'_>,
@@ -257,7 +257,7 @@ fn insert_all(
         };
         // Rows before a bad one are checked first, so that the first bad row is reported.
         if bad.is_some() || !more || books.len() == ROWS {
-            let added = shelf.add(&books)?;
+            let added = destination.add(&books)?;
             for ((line, book), added) in lines.drain(..).zip(books.drain(..)).zip(added) {
                 if added {
                     imported.books += 1;
@@ -329,23 +329,23 @@ fn is_unseen(sign: char) -> bool {
 }
 
 fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
-    let cell = |place: usize| -> Result<&str, Refused> {
-        let column = COLUMNS[place];
-        let bytes = row.get(place).ok_or_else(|| (column, format!("missing; a row has {} fields", COLUMNS.len())))?;
+    let cell = |index: usize| -> Result<&str, Refused> {
+        let column = COLUMNS[index];
+        let bytes = row.get(index).ok_or_else(|| (column, format!("missing; a row has {} fields", COLUMNS.len())))?;
         str::from_utf8(bytes).map_err(|_| (column, format!("'{}' is not UTF-8", bytes.escape_ascii())))
     };
-    let bad = |place: usize, value: &str, want: &str| {
-        (COLUMNS[place], Fault::invalid_word(COLUMNS[place], value, want).to_string())
+    let bad = |index: usize, value: &str, want: &str| {
+        (COLUMNS[index], Fault::invalid_word(COLUMNS[index], value, want).to_string())
     };
-    let text = |place: usize, most: usize| -> Result<String, Refused> {
-        let text = unmarked(cell(place)?.trim());
+    let text = |index: usize, most: usize| -> Result<String, Refused> {
+        let text = unmarked(cell(index)?.trim());
         if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
             let code = u32::from(sign);
             let reason = format!("it holds the invisible control character U+{code:04X}; remove it");
-            return Err((COLUMNS[place], reason));
+            return Err((COLUMNS[index], reason));
         }
         let fits = !text.is_empty() && text.len() <= most;
-        if fits { Ok(text.to_owned()) } else { Err(bad(place, text, &format!("1 to {most} bytes of text"))) }
+        if fits { Ok(text.to_owned()) } else { Err(bad(index, text, &format!("1 to {most} bytes of text"))) }
     };
     let (id, stock, price) = (cell(0)?.trim(), cell(3)?.trim(), cell(4)?.trim());
     let book = NewBook {

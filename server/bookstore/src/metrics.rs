@@ -115,8 +115,8 @@ impl Metrics {
         for receipt in receipts {
             if receipt.replayed {
                 replays += 1;
-            } else if let Some(place) = Verdict::ALL.iter().position(|verdict| *verdict == receipt.verdict) {
-                counts[place] += 1;
+            } else if let Some(index) = Verdict::ALL.iter().position(|verdict| *verdict == receipt.verdict) {
+                counts[index] += 1;
             }
         }
         for (verdict, count) in Verdict::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
@@ -146,7 +146,7 @@ pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
     page.gauge("books", "Books in the catalogue", levels.books)?;
     page.gauge("log_number", "Number of the newest log entry", levels.log_number)?;
     let healthy = "1 while purchases are taken, 0 while a failed store is read back";
-    page.gauge("store_sound", healthy, levels.healthy)?;
+    page.gauge("store_healthy", healthy, levels.healthy)?;
     let Some(age) = levels.age else { return Ok(()) };
     page.seconds("catalogue_age_seconds", "How old what readers see may be; the database did not answer since", age)
 }

@@ -6,7 +6,7 @@ use hosting::{Meanings, Reader, Refused};
 
 /// Grouping of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Commit {
+pub enum CommitMode {
     /// One transaction for all waiting purchases.
     #[default]
     Group,
@@ -36,12 +36,12 @@ pub struct Settings {
     /// Interval of polling for other servers' commits, in the absence of notifications.
     pub follow_interval: Duration,
     /// Grouping of commits.
-    pub commit: Commit,
+    pub commit: CommitMode,
     /// Source of reads.
     pub reads: Reads,
     /// Most purchases in one transaction.
     pub batch_max: usize,
-    /// Connections that write with [`Commit::Each`].
+    /// Connections that write with [`CommitMode::Each`].
     pub write_pool: usize,
     /// Connections that read the log, and the catalogue with [`Reads::Database`].
     pub read_pool: usize,
@@ -121,7 +121,7 @@ impl hosting::Settings for Settings {
             database_ca: from.path("ledger.ca")?,
             database_timeout: from.seconds("ledger.timeout_seconds", Duration::from_secs(5))?,
             follow_interval: Duration::from_millis(50),
-            commit: from.choice("ledger.commit", &[("group", Commit::Group), ("each", Commit::Each)])?,
+            commit: from.choice("ledger.commit", &[("group", CommitMode::Group), ("each", CommitMode::Each)])?,
             reads: from.choice("catalogue.reads", &[("memory", Reads::Memory), ("database", Reads::Database)])?,
             batch_max: from.whole("ledger.batch_max", 1024, 1..=1 << 16)?,
             write_pool: from.whole("ledger.pool", 10, 1..=256)?,

@@ -13,7 +13,10 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{admission::Admission, failure::Failure};
+use crate::{
+    admission::Admission,
+    answers::{Failure, Pending},
+};
 
 /// Properties of a job that the queue needs.
 pub(crate) trait Waiting {
@@ -22,6 +25,16 @@ pub(crate) trait Waiting {
 
     /// True if its caller has given up, or will have by `due`.
     fn is_late(&self, due: Instant) -> bool;
+}
+
+impl<J, A> Waiting for Pending<J, A> {
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline()
+    }
+
+    fn is_late(&self, due: Instant) -> bool {
+        self.is_abandoned() || self.deadline().is_some_and(|deadline| deadline <= due)
+    }
 }
 
 /// Result of taking jobs.

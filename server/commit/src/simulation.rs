@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    failure::Failure,
+    answers::Failure,
     queue::{Queue, Taken, Waiting},
 };
 

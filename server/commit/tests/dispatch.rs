@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use commit::{Answers, Batch, Group, Limits, Opened, Session, Store};
+use commit::{Batch, Batches, Group, GroupLimits, Worker};
 
 /// Answers a batch once all its expected jobs have arrived.
 struct Gathering {
@@ -21,43 +21,30 @@ struct Gathering {
     answered: Sender<ThreadId>,
 }
 
-impl Store for Gathering {
+impl Worker for Gathering {
     type Job = ();
     type Answer = ();
     type Error = Infallible;
 
-    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), Infallible> {
-        session.serve(self)
+    fn run(&mut self, batches: &mut Batches<'_, Self>) -> Result<(), Infallible> {
+        while let Some(batch) = batches.next(false) {
+            self.waiting.extend(batch);
+            if self.waiting.len() == self.jobs {
+                self.waiting.drain(..).for_each(|pending| batches.answer(pending, ()));
+                batches.send_answers();
+                let _ = self.answered.send(thread::current().id());
+            }
+        }
+        Ok(())
     }
 
     fn failed(&mut self, _: &Infallible, _: u32) {}
 }
 
-impl Opened<Gathering> for Gathering {
-    fn read_back(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn commit(&mut self, batch: Batch<Gathering>, answers: &mut Answers<()>) -> Result<(), Infallible> {
-        self.waiting.extend(batch);
-        if self.waiting.len() == self.jobs {
-            self.waiting.drain(..).for_each(|pending| answers.add(pending, ()));
-        }
-        Ok(())
-    }
-
-    fn tend(&mut self, _: bool, _: &mut Answers<()>) -> Result<bool, Infallible> {
-        if self.waiting.is_empty() {
-            let _ = self.answered.send(thread::current().id());
-        }
-        Ok(false)
-    }
-}
-
 /// A waker that reports the thread it runs on.
-struct Telling(Sender<ThreadId>);
+struct Reporting(Sender<ThreadId>);
 
-impl Wake for Telling {
+impl Wake for Reporting {
     fn wake(self: Arc<Self>) {
         let _ = self.0.send(thread::current().id());
     }
@@ -67,11 +54,12 @@ impl Wake for Telling {
 fn the_callers_of_a_runtime_are_woken_together_and_on_its_thread() {
     const JOBS: usize = 3;
     let (answered, answers) = channel();
-    let group = Group::start("gathering", Limits::default(), [Gathering { jobs: JOBS, waiting: Vec::new(), answered }]);
+    let group =
+        Group::start("gathering", GroupLimits::default(), [Gathering { jobs: JOBS, waiting: Vec::new(), answered }]);
     let group = group.unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (telling, woken) = channel();
-    let waker = Arc::new(Telling(telling)).into();
+    let (reporting, woken) = channel();
+    let waker = Arc::new(Reporting(reporting)).into();
     let mut cx = Context::from_waker(&waker);
     runtime.block_on(async {
         let mut calls: Vec<_> = (0..JOBS).map(|_| Box::pin(group.commit(()))).collect();
@@ -87,10 +75,11 @@ fn the_callers_of_a_runtime_are_woken_together_and_on_its_thread() {
 #[test]
 fn a_caller_outside_any_runtime_is_woken_by_the_worker() {
     let (answered, answers) = channel();
-    let group = Group::start("gathering", Limits::default(), [Gathering { jobs: 1, waiting: Vec::new(), answered }]);
+    let group =
+        Group::start("gathering", GroupLimits::default(), [Gathering { jobs: 1, waiting: Vec::new(), answered }]);
     let group = group.unwrap();
-    let (telling, woken) = channel();
-    let waker = Arc::new(Telling(telling)).into();
+    let (reporting, woken) = channel();
+    let waker = Arc::new(Reporting(reporting)).into();
     let mut call = pin!(group.commit(()));
     let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
     if polled.is_pending() {
@@ -102,11 +91,12 @@ fn a_caller_outside_any_runtime_is_woken_by_the_worker() {
 #[test]
 fn the_worker_wakes_callers_whose_runtime_has_ended() {
     let (answered, answers) = channel();
-    let group = Group::start("gathering", Limits::default(), [Gathering { jobs: 2, waiting: Vec::new(), answered }]);
+    let group =
+        Group::start("gathering", GroupLimits::default(), [Gathering { jobs: 2, waiting: Vec::new(), answered }]);
     let group = group.unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (telling, woken) = channel();
-    let waker = Arc::new(Telling(telling)).into();
+    let (reporting, woken) = channel();
+    let waker = Arc::new(Reporting(reporting)).into();
     let mut cx = Context::from_waker(&waker);
     let mut first = Box::pin(group.commit(()));
     assert!(runtime.block_on(async { first.as_mut().poll(&mut cx) }).is_pending());

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use commit::{Answers, Batch, Failure, Group, Limits, Opened, Queued, Session, Store};
+use commit::{Batch, Batches, Failure, Group, GroupLimits, Worker};
 use tokio::{runtime::Runtime, task::JoinHandle};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -40,18 +40,18 @@ struct Simulated {
     disk: Arc<Mutex<Vec<u32>>>,
     events: Sender<Event>,
     steps: Receiver<Step>,
-    /// Rounds of [`Opened::tend`] that a job begins.
+    /// Rounds without a batch that a job begins.
     rounds_left: u32,
 }
 
 impl Simulated {
-    fn told(&self, event: Event) -> Step {
+    fn next_step(&self, event: Event) -> Step {
         self.events.send(event).expect("the test listens");
         self.steps.recv().unwrap_or(Step::Succeed)
     }
 
     fn step(&self, event: Event) -> Result<bool, bool> {
-        self.told(event).done()
+        self.next_step(event).done()
     }
 }
 
@@ -61,30 +61,30 @@ impl Step {
         match self {
             Self::Succeed => Ok(true),
             Self::Fail { on_disk } => Err(on_disk),
-            Self::Add { .. } | Self::Panic => panic!("as it was told"),
+            Self::Add { .. } | Self::Panic => panic!("as scripted"),
         }
     }
-}
-
-/// An opened [`Simulated`].
-struct OpenSimulated<'a> {
-    store: &'a mut Simulated,
-    queued: Queued<'a, Simulated>,
 }
 
 fn jobs_of(batch: &Batch<Simulated>) -> Vec<u32> {
     batch.iter().map(|pending| pending.job).collect()
 }
 
-impl Store for Simulated {
+impl Worker for Simulated {
     type Job = u32;
     type Answer = u32;
     type Error = ();
 
-    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), ()> {
+    fn run(&mut self, batches: &mut Batches<'_, Self>) -> Result<(), ()> {
         self.step(Event::Open).map_err(drop)?;
-        let queued = session.queued();
-        session.serve(&mut OpenSimulated { store: self, queued })
+        batches.recover(|| self.step(Event::ReadBack).map(drop).map_err(drop))?;
+        while let Some(batch) = batches.next(self.rounds_left > 0) {
+            self.rounds_left = self.rounds_left.saturating_sub(1);
+            if !batch.is_empty() {
+                self.commit(batch, batches)?;
+            }
+        }
+        Ok(())
     }
 
     fn failed(&mut self, (): &(), _: u32) {}
@@ -94,35 +94,26 @@ impl Store for Simulated {
     }
 }
 
-impl Opened<Simulated> for OpenSimulated<'_> {
-    fn read_back(&mut self) -> Result<(), ()> {
-        self.store.step(Event::ReadBack).map(drop).map_err(drop)
-    }
-
-    fn commit(&mut self, mut batch: Batch<Simulated>, answers: &mut Answers<u32>) -> Result<(), ()> {
-        let mut told = self.store.told(Event::Commit(jobs_of(&batch)));
-        if let Step::Add { put_back } = told {
-            self.queued.take_into(&mut batch);
-            self.queued.put_back(batch.split_off(batch.len() - put_back));
-            told = self.store.told(Event::Commit(jobs_of(&batch)));
+impl Simulated {
+    fn commit(&mut self, mut batch: Batch<Self>, batches: &mut Batches<'_, Self>) -> Result<(), ()> {
+        let mut step = self.next_step(Event::Commit(jobs_of(&batch)));
+        if let Step::Add { put_back } = step {
+            batches.extend(&mut batch);
+            batches.put_back(batch.split_off(batch.len() - put_back));
+            step = self.next_step(Event::Commit(jobs_of(&batch)));
         }
-        let stepped = told.done();
-        let (Ok(on_disk) | Err(on_disk)) = stepped;
+        let done = step.done();
+        let (Ok(on_disk) | Err(on_disk)) = done;
         if on_disk {
-            self.store.disk.lock().unwrap().extend(jobs_of(&batch));
+            self.disk.lock().unwrap().extend(jobs_of(&batch));
         }
-        stepped.map_err(drop)?;
+        done.map_err(drop)?;
         for pending in batch {
             let job = pending.job;
-            answers.add(pending, job);
-            self.store.rounds_left = job / 1000;
+            batches.answer(pending, job);
+            self.rounds_left = job / 1000;
         }
         Ok(())
-    }
-
-    fn tend(&mut self, _: bool, _: &mut Answers<u32>) -> Result<bool, ()> {
-        self.store.rounds_left = self.store.rounds_left.saturating_sub(1);
-        Ok(self.store.rounds_left > 0)
     }
 }
 
@@ -137,13 +128,13 @@ struct Stage {
 
 impl Stage {
     /// A group with one worker, whose store is open.
-    fn new(limits: Limits) -> Self {
+    fn new(limits: GroupLimits) -> Self {
         let stage = Self::with_workers(limits, 1);
         stage.expect(&Event::Open, Step::Succeed);
         stage
     }
 
-    fn with_workers(limits: Limits, workers: usize) -> Self {
+    fn with_workers(limits: GroupLimits, workers: usize) -> Self {
         let (disk, (events_in, events)) = (Arc::<Mutex<Vec<u32>>>::default(), channel());
         let (mut steps, mut stores) = (Vec::new(), Vec::new());
         for _ in 0..workers {
@@ -194,7 +185,7 @@ impl Stage {
 
 #[test]
 fn jobs_that_wait_are_committed_together_and_answered_afterwards() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let waiting = stage.queue(&[2, 3, 4]);
@@ -207,7 +198,7 @@ fn jobs_that_wait_are_committed_together_and_answered_afterwards() {
 
 #[test]
 fn a_batch_under_way_takes_more_within_the_limits_and_what_it_puts_back_comes_next() {
-    let stage = Stage::new(Limits { batch: 4, batch_bytes: 100, ..Limits::default() });
+    let stage = Stage::new(GroupLimits { batch: 4, batch_bytes: 100, ..GroupLimits::default() });
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let mut waiting = stage.queue(&[2, 3, 4, 5]);
@@ -228,7 +219,7 @@ fn a_batch_under_way_takes_more_within_the_limits_and_what_it_puts_back_comes_ne
 
 #[test]
 fn what_is_put_back_is_refused_if_the_commit_fails() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let waiting = stage.queue(&[2, 3]);
@@ -240,7 +231,7 @@ fn what_is_put_back_is_refused_if_the_commit_fails() {
 
 #[test]
 fn after_a_failed_commit_its_callers_know_nothing_and_the_queued_that_nothing_was_done() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let queued = stage.queue(&[2, 3]);
@@ -252,7 +243,7 @@ fn after_a_failed_commit_its_callers_know_nothing_and_the_queued_that_nothing_wa
 
 #[test]
 fn nothing_is_taken_on_until_the_store_was_read_back() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(1);
     stage.expect(&Event::Commit(vec![1]), Step::Fail { on_disk: false });
     assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
@@ -278,7 +269,7 @@ fn nothing_is_taken_on_until_the_store_was_read_back() {
 
 #[test]
 fn no_acknowledged_job_is_lost_and_no_refused_one_done_however_often_commits_fail() {
-    let stage = Stage::new(Limits { queued: 40, batch: 7, ..Limits::default() });
+    let stage = Stage::new(GroupLimits { queued: 40, batch: 7, ..GroupLimits::default() });
     let mut waiting = Vec::new();
     let mut failures = 0;
     for round in 0..200_u32 {
@@ -316,7 +307,7 @@ fn no_acknowledged_job_is_lost_and_no_refused_one_done_however_often_commits_fai
 
 #[test]
 fn a_full_group_refuses_and_a_closed_one_too() {
-    let stage = Stage::new(Limits { queued: 2, ..Limits::default() });
+    let stage = Stage::new(GroupLimits { queued: 2, ..GroupLimits::default() });
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let waiting = stage.queue(&[2, 3]);
@@ -332,7 +323,7 @@ fn a_full_group_refuses_and_a_closed_one_too() {
 
 #[test]
 fn a_batch_ends_at_its_jobs_and_once_it_has_its_bytes() {
-    let stage = Stage::new(Limits { batch: 3, batch_bytes: 8, ..Limits::default() });
+    let stage = Stage::new(GroupLimits { batch: 3, batch_bytes: 8, ..GroupLimits::default() });
     let mut waiting = vec![stage.send(1)];
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     waiting.extend(stage.queue(&[1, 1, 1, 1, 4, 4, 99, 2]));
@@ -345,14 +336,14 @@ fn a_batch_ends_at_its_jobs_and_once_it_has_its_bytes() {
 
 #[test]
 fn closing_does_not_wait_for_a_store_that_cannot_be_opened() {
-    let stage = Stage::with_workers(Limits::default(), 1);
+    let stage = Stage::with_workers(GroupLimits::default(), 1);
     stage.expect(&Event::Open, Step::Fail { on_disk: false });
     assert!(stage.group.close(LONG));
 }
 
 #[test]
 fn closing_waits_for_what_the_store_has_begun() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(3000);
     assert_eq!(stage.next(), Event::Commit(vec![3000]));
     assert!(!stage.group.close(Duration::ZERO));
@@ -363,7 +354,7 @@ fn closing_waits_for_what_the_store_has_begun() {
 
 #[test]
 fn a_caller_that_gave_up_is_not_charged() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let mut waiting = stage.queue(&[2, 3]);
@@ -378,7 +369,7 @@ fn a_caller_that_gave_up_is_not_charged() {
 
 #[test]
 fn a_worker_that_panics_leaves_no_caller_waiting() {
-    let stage = Stage::new(Limits::default());
+    let stage = Stage::new(GroupLimits::default());
     let first = stage.send(1);
     assert_eq!(stage.next(), Event::Commit(vec![1]));
     let queued = stage.queue(&[2]);
@@ -392,7 +383,7 @@ fn a_worker_that_panics_leaves_no_caller_waiting() {
 
 #[test]
 fn several_workers_take_a_job_each_and_one_failure_stops_them_all() {
-    let stage = Stage::with_workers(Limits { batch: 1, ..Limits::default() }, 2);
+    let stage = Stage::with_workers(GroupLimits { batch: 1, ..GroupLimits::default() }, 2);
     for (steps, event) in stage.steps.iter().zip(stage.events.iter()) {
         assert_eq!(event, Event::Open);
         steps.send(Step::Succeed).unwrap();
@@ -414,7 +405,7 @@ fn several_workers_take_a_job_each_and_one_failure_stops_them_all() {
 
 #[test]
 fn a_group_is_healthy_when_every_worker_has_read_back() {
-    let stage = Stage::with_workers(Limits { batch: 1, ..Limits::default() }, 2);
+    let stage = Stage::with_workers(GroupLimits { batch: 1, ..GroupLimits::default() }, 2);
     for steps in &stage.steps {
         assert_eq!(stage.next(), Event::Open);
         steps.send(Step::Fail { on_disk: false }).unwrap();

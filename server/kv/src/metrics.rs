@@ -13,7 +13,7 @@ pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
     page.gauge("kv_watchers", "Watches of the key-value service", levels.watchers)?;
     page.gauge("kv_writes_queued", "Writes that wait for the key-value journal", levels.writes_queued)?;
     page.gauge(
-        "kv_sound",
+        "kv_healthy",
         "1 while key-value writes are taken, 0 while a failed journal is read back or the store is damaged",
         levels.healthy,
     )?;

@@ -59,12 +59,12 @@ pub(super) fn book_info(book: &Book, out: &mut Vec<u8>) {
 pub(super) fn book_list(books: &[Arc<Book>], room: usize, least: usize, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     wire::put_number(1, 1, out);
-    for (place, book) in books.iter().enumerate() {
+    for (index, book) in books.iter().enumerate() {
         let before = out.len();
         Snapshot::of(book).put(out);
-        if out.len() - start > room && place >= least {
+        if out.len() - start > room && index >= least {
             out.truncate(before);
-            return place;
+            return index;
         }
     }
     books.len()

@@ -4,13 +4,17 @@ mod admin;
 mod encode;
 mod shop;
 mod token;
-pub mod wire;
 
 pub use admin::AdminService;
 use quire_rpc::{Code, Status};
 pub use shop::ShopService;
 
 use crate::{catalogue, fault::Fault};
+
+/// The messages and services of `proto/bookstore.proto`.
+pub mod wire {
+    quire_rpc::include_proto!("bookstore");
+}
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {

@@ -1,11 +1,11 @@
 //! The ledger: decides sales, restocks and prices, and acknowledges them once on disk.
 //!
-//! Waiting jobs are committed together in one transaction ([`commit`]). With [`Commit::Each`] several workers take one
-//! job at a time. All of this runs on the workers' threads; a caller only awaits the answer.
+//! Waiting jobs are committed together in one transaction ([`commit`]), as `transaction` shows. With
+//! [`CommitMode::Each`] several workers take one job at a time. All of this runs on the workers' threads; a caller only
+//! awaits the answer.
 
-mod batch;
-mod blocked;
-mod job;
+mod rules;
+mod transaction;
 mod worker;
 
 use std::{
@@ -14,26 +14,26 @@ use std::{
     time::Duration,
 };
 
-use commit::{Failure, Group};
+use commit::{Failure, Group, GroupLimits};
 use tokio::sync::watch;
 
 use self::{
-    job::{Decision, Job},
-    worker::{Shared, Worker},
+    rules::{Decision, Job},
+    worker::{LedgerWorker, Shared},
 };
 use crate::{
     domain::{BookId, PriceChange, Purchase, Receipt, Restocked},
     fault::{Fault, Limit, Unavailable},
     metrics::Metrics,
     money::Cents,
-    settings::{Commit, Settings},
+    settings::{CommitMode, Settings},
     store::Store,
 };
 
 /// Handle; closing or dropping it ends the workers after the queued jobs.
 pub struct Ledger {
     shared: Arc<Shared>,
-    group: Group<Worker>,
+    group: Group<LedgerWorker>,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -46,17 +46,17 @@ impl Ledger {
     /// Starts the workers.
     pub(crate) fn start(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) -> io::Result<Self> {
         let (workers, batch) = match settings.commit {
-            Commit::Group => (1, settings.batch_max.max(1)),
-            Commit::Each => (settings.write_pool.max(1), 1),
+            CommitMode::Group => (1, settings.batch_max.max(1)),
+            CommitMode::Each => (settings.write_pool.max(1), 1),
         };
-        let limits = commit::Limits {
+        let limits = GroupLimits {
             queued: settings.limits.purchases_queued,
             batch,
             idle: settings.poll_interval,
-            ..commit::Limits::default()
+            ..GroupLimits::default()
         };
         let shared = Arc::new(Shared { store, settings, metrics, trouble: Mutex::default() });
-        let stores = (0..workers).map(|_| Worker::new(Arc::clone(&shared)));
+        let stores = (0..workers).map(|_| LedgerWorker::new(Arc::clone(&shared)));
         Ok(Self { group: Group::start("ledger", limits, stores)?, shared })
     }
 

@@ -1,22 +1,19 @@
-//! Interface of the ledger and the readers with a store: the facts that a batch is decided on, the resulting changes,
-//! and the failures of a transaction.
+//! Interface of the ledger and the readers with a store. A transaction of the ledger begins, reads facts, commits the
+//! changes that the ledger decides on them, and publishes them.
 
-use std::{collections::BTreeSet, fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
+use super::facts::{Facts, Wanted};
 use crate::{
     catalogue::{Book, Books},
-    domain::{BookId, Entry, IdempotencyKey},
+    domain::{BookId, Entry, EntryKind},
     fault::{Fault, Unavailable},
-    money::Cents,
 };
 
-/// An answer that may wait for the database.
-pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
-
-/// Callback that [`Store::write`] lends its session to.
-pub(crate) type Serve<'s> = dyn FnMut(&mut dyn Session) -> Result<(), Broken> + 's;
+/// Result of a read that may wait for the database.
+pub(crate) type ReadFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
 /// A part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +26,12 @@ pub enum Page {
 
 /// Storage of books and their log. Opening one publishes its catalogue.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
-    /// Opens a writing connection, lends it to `serve`, and closes it. Called again after each failure.
-    fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken>;
+    /// Opens a connection for the ledger; another after each failure.
+    fn connect(&self) -> Result<Box<dyn LedgerConnection + '_>, Broken>;
+
+    /// True if a transaction locks its books one by one. Jobs arrive while it waits for those of others, and it may
+    /// leave out books that stay locked.
+    fn locks_books(&self) -> bool;
 
     /// The newest entry number below which the log is final, to watch for newer ones.
     fn newest(&self) -> watch::Receiver<i64>;
@@ -52,87 +53,48 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Up to `count` log entries.
-    fn log(&self, page: Page, count: usize) -> Later<'_, Vec<Entry>>;
+    fn log(&self, page: Page, count: usize) -> ReadFuture<'_, Vec<Entry>>;
 
     /// One book from the database.
-    fn book(&self, id: BookId) -> Later<'_, Option<Arc<Book>>>;
+    fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>>;
 
     /// Up to `count` books with ids above `after` from the database; only of this topic, if given.
-    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> Later<'_, Books>;
+    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books>;
 }
 
-/// A writing connection.
-pub(crate) trait Session {
-    /// Gives `work` the newest facts that it wants, commits its changes and publishes them. May call it several times;
-    /// the last decision holds. Nothing changes between the facts and the commit.
-    fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure>;
+/// The ledger's connection. If a call fails with [`Broken`], the connection is dropped.
+pub(crate) trait LedgerConnection {
+    /// Begins a transaction.
+    fn begin(&mut self) -> Result<Box<dyn LedgerTransaction + '_>, TransactionError>;
 
     /// After a failure: checks that the store is writable, and reads its state.
     fn read_back(&mut self) -> Result<(), Broken>;
 
-    /// True if a transaction whose COMMIT failed in an earlier session was committed. The result is final.
-    fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken>;
+    /// True if a transaction whose COMMIT failed on an earlier connection was committed; `None` if that is not known
+    /// any more. The result is final.
+    fn settle(&mut self, transaction: &TransactionId) -> Result<Option<bool>, Broken>;
 
-    /// Maintenance besides transactions; called after each batch, and when none came for a while.
+    /// Maintenance between transactions; called after each batch, and when none came for a while.
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken>;
+
+    /// Ends the work before the connection is closed.
+    fn close(self: Box<Self>) -> Result<(), Broken>;
 }
 
-/// Work of a transaction.
-pub(crate) trait Work {
-    /// The facts it needs.
-    fn wanted(&self) -> Wanted;
+/// A transaction of the ledger: reads, commits and publishes, or is dropped and rolled back. After
+/// [`TransactionError::Again`] it begins anew with [`LedgerTransaction::read`].
+pub(crate) trait LedgerTransaction {
+    /// Reads the newest facts. None of them changes before the commit.
+    fn read(&mut self, wanted: &Wanted) -> Result<Facts, TransactionError>;
 
-    /// Adds work that has arrived while the store read the facts, if worth another round trip, and returns the further
-    /// facts needed. A store may leave out books of these that are locked elsewhere; one that never waits for locks
-    /// need not call this.
-    fn more(&mut self) -> Option<Wanted> {
-        None
-    }
+    /// Adds the facts that are wanted more than `first`; books of these that are locked elsewhere may be left out.
+    fn read_more(&mut self, first: &Wanted, more: &Wanted, facts: &mut Facts) -> Result<(), TransactionError>;
 
-    /// Applies the ledger's rules to these facts.
-    fn decide(&mut self, facts: &mut dyn Facts) -> Result<Changes, Failure>;
-}
+    /// Writes the changes and commits; rolls back if there are none.
+    fn commit(&mut self, changes: &Changes) -> Result<(), TransactionError>;
 
-/// The facts that a transaction needs.
-#[derive(Debug)]
-pub(crate) enum Wanted {
-    /// Facts of these books and keys.
-    Named {
-        /// Sorted.
-        books: BTreeSet<BookId>,
-        keys: Vec<IdempotencyKey>,
-        /// Most log entries that may result.
-        entries: usize,
-        /// True to wait for books that others have locked before they are left out.
-        waits: bool,
-    },
-    /// Facts of at most `most` books with fewer copies than `amount` and ids above `after`.
-    Below { amount: u32, after: Option<BookId>, most: usize },
-}
-
-/// The store's state inside a transaction.
-pub(crate) trait Facts {
-    /// True if a book of [`Work::more`] was left out, so that nothing can be decided about it.
-    fn is_left_out(&self, _id: BookId) -> bool {
-        false
-    }
-
-    /// True if a book was left out because another transaction has locked it for longer than this one waits.
-    fn is_locked(&self, _id: BookId) -> bool {
-        false
-    }
-
-    /// A book's stock and price; `None` if it does not exist.
-    fn book(&mut self, id: BookId) -> Option<(u32, Cents)>;
-
-    /// The entry that has this key; if there is none, the one that has it in the common space.
-    fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure>;
-
-    /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
-    fn below(&mut self) -> (Vec<BookId>, Option<BookId>);
-
-    /// A number for a log entry of this book, above those of all its earlier entries.
-    fn next_number(&mut self, id: BookId) -> i64;
+    /// Shows the committed changes to readers.
+    fn publish(&mut self, changes: &Changes);
 }
 
 /// Old and new stock and price of a book.
@@ -154,24 +116,44 @@ pub(crate) struct Changes {
     pub repeats: bool,
 }
 
+impl Changes {
+    /// True if nothing must be committed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && !self.repeats
+    }
+}
+
 /// Reason why a connection is unusable.
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
 
-/// A transaction that rolled back, or whose commit is in doubt.
+/// Reason why a transaction was not committed, or is in doubt.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum TransactionError {
+    /// Another transaction was first; nothing was done, and this one can read and decide anew.
+    Again,
     /// Nothing was done.
     Refused(Fault),
     /// Nothing was done, and the connection is dropped, which also rolls back.
     Undone(Fault, Broken),
     /// COMMIT failed: the outcome is unknown until settled, if that is possible.
-    Unknown(Broken, Option<Attempt>),
+    Unknown(Broken, Option<TransactionId>),
 }
 
-/// Identifies a session's transaction, so that another session can determine its outcome.
+/// Identifies a transaction to later connections, which determine its outcome.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct TransactionId {
     pub session: i64,
     pub batch: i64,
+}
+
+/// A kind's code in the column `kind` of either database.
+pub(super) fn code(kind: EntryKind) -> i64 {
+    let index = EntryKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
+    i64::try_from(index).unwrap_or_default() + 1
+}
+
+/// The kind with this code.
+pub(super) fn kind(code: i64) -> Option<EntryKind> {
+    EntryKind::ALL.get(usize::try_from(code - 1).ok()?).copied()
 }

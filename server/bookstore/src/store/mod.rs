@@ -1,9 +1,10 @@
 //! Storage of books and their log: the only part that knows SQL.
 //!
 //! A [`Store`] is either a file of `SQLite` ([`sqlite`]), or a database of `PostgreSQL` shared by several servers
-//! ([`postgres`]). The ledger decides on the facts of a [`Session`], in the same way for both.
+//! ([`postgres`]). The ledger decides on the [`Facts`] of a [`LedgerTransaction`], in the same way for both.
 
-mod code;
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a shared database needs all of it"))]
+mod facts;
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a shared database needs all of it"))]
 mod interface;
 mod migrate;
@@ -15,8 +16,9 @@ mod postgres;
 mod sqlite;
 mod sums;
 
+pub(crate) use facts::{Facts, Wanted};
 pub use interface::Page;
-pub(crate) use interface::{Attempt, BookChange, Broken, Changes, Facts, Failure, Session, Store, Wanted, Work};
+pub(crate) use interface::{BookChange, Broken, Changes, LedgerConnection, Store, TransactionError, TransactionId};
 pub use migrate::{MigrateError, Migrated, migrate};
 pub use postgres::DatabaseError;
 pub(crate) use postgres::{Importer, open_shared};

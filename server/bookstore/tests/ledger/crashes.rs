@@ -18,7 +18,7 @@ const BOOKS: [i32; 4] = [12365, 12498, 53477, 53573];
 
 /// Results of the clients.
 #[derive(Debug, Default)]
-struct Told {
+struct Seen {
     receipts: HashMap<String, Receipt>,
     /// Keys with an unknown outcome.
     unknown: Vec<String>,
@@ -26,11 +26,11 @@ struct Told {
 }
 
 /// Buys with one key after the other until `stop`; unanswered keys are retried at the end.
-async fn shop_on(client: usize, stores: Vec<Bookstore>, stop: &AtomicBool, sold: &AtomicUsize) -> Told {
-    let mut told = Told::default();
+async fn shop_on(client: usize, stores: Vec<Bookstore>, stop: &AtomicBool, sold: &AtomicUsize) -> Seen {
+    let mut seen = Seen::default();
     for number in 0.. {
         if stop.load(Relaxed) {
-            return told;
+            return seen;
         }
         let (name, store) = (format!("{client}/{number}"), &stores[(client + number) % stores.len()]);
         let book = BOOKS[(client + number) % BOOKS.len()];
@@ -38,17 +38,17 @@ async fn shop_on(client: usize, stores: Vec<Bookstore>, stop: &AtomicBool, sold:
             Ok(receipt) => {
                 assert!(!receipt.replayed, "{name} was never sent before");
                 sold.fetch_add(1, Relaxed);
-                told.receipts.insert(name, receipt);
+                seen.receipts.insert(name, receipt);
             }
-            Err(Fault::OutcomeUnknown) => told.unknown.push(name),
+            Err(Fault::OutcomeUnknown) => seen.unknown.push(name),
             Err(Fault::Unavailable(_) | Fault::Overloaded { .. } | Fault::Failed(_)) => {
-                told.refused += 1;
+                seen.refused += 1;
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             Err(other) => panic!("{name}: {other}"),
         }
     }
-    told
+    seen
 }
 
 /// Sells during `disturb`, and then audits the log.
@@ -58,7 +58,7 @@ fn sell_through(server: &mut Server, stores: usize, disturb: impl FnOnce(&mut Se
     let stores: Vec<Bookstore> = (0..stores).map(|_| shop.open(&settings)).collect();
     shop.runtime.block_on(stores[0].restock(1_000_000)).expect("stock");
     let (stop, sold) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let told: Vec<Told> = thread::scope(|scope| {
+    let seen: Vec<Seen> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
                 let (stores, stop, sold, runtime) = (stores.clone(), &stop, &sold, shop.runtime.handle());
@@ -77,11 +77,11 @@ fn sell_through(server: &mut Server, stores: usize, disturb: impl FnOnce(&mut Se
         stop.store(true, Relaxed);
         clients.into_iter().map(|client| client.join().expect("a client")).collect()
     });
-    audit(&shop, &stores, &told);
+    audit(&shop, &stores, &seen);
     stores.iter().for_each(close);
 }
 
-fn audit(shop: &Shop, stores: &[Bookstore], told: &[Told]) {
+fn audit(shop: &Shop, stores: &[Bookstore], seen: &[Seen]) {
     let log = shop.log(&stores[0]);
     let mut bought: HashMap<String, Receipt> = HashMap::new();
     let mut stock: HashMap<i32, i64> = HashMap::new();
@@ -96,7 +96,7 @@ fn audit(shop: &Shop, stores: &[Bookstore], told: &[Told]) {
         }
     }
     let (mut kept, mut lost, mut refused) = (0, 0, 0);
-    for Told { receipts, unknown, refused: here } in told {
+    for Seen { receipts, unknown, refused: here } in seen {
         refused += here;
         for (name, receipt) in receipts {
             let logged = bought.get(name).unwrap_or_else(|| panic!("{name} was acknowledged and is lost"));
@@ -111,7 +111,7 @@ fn audit(shop: &Shop, stores: &[Bookstore], told: &[Told]) {
             assert_eq!((again.verdict, again.replayed), (Verdict::Bought, bought.contains_key(name)), "{name}");
         }
     }
-    let acknowledged: usize = told.iter().map(|told| told.receipts.len()).sum();
+    let acknowledged: usize = seen.iter().map(|seen| seen.receipts.len()).sum();
     eprintln!("acknowledged {acknowledged}, unknown and done {kept}, unknown and not done {lost}, refused {refused}");
     let counted = bought.values().filter(|receipt| receipt.verdict == Verdict::Bought).count();
     assert!(counted >= acknowledged + kept);

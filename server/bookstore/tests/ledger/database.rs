@@ -299,6 +299,30 @@ fn without_the_right_to_make_tables_the_start_says_what_to_run() {
 }
 
 #[test]
+fn rows_of_lost_connections_are_removed_after_a_day_and_an_open_one_is_replaced() {
+    let shop = Shop::of(Kind::Database);
+    let store = shop.open(&Settings::default());
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault").verdict;
+    assert_eq!(buy(), Verdict::Bought);
+    let rows = || psql(&shop).run("SELECT string_agg(batch::text, ' ' ORDER BY id) FROM ledger_session;");
+    shop.other_program(
+        "INSERT INTO ledger_session (batch, since) \
+         VALUES (7, now() - interval '2 days'), (8, now() - interval '1 hour'), (9, now() - interval '25 hours')",
+    );
+    close(&shop.open(&Settings::default()));
+    assert_eq!(rows(), "1 8", "the open connection's and the recent one");
+    let mut healthy = store.healthy();
+    healthy.borrow_and_update();
+    shop.other_program("UPDATE ledger_session SET since = now() - interval '2 days'");
+    close(&shop.open(&Settings::default()));
+    assert_eq!(rows(), "");
+    assert_eq!(buy(), Verdict::Bought);
+    assert!(!healthy.has_changed().expect("open"), "another connection takes its place");
+    assert_eq!(rows(), "1");
+    close(&store);
+}
+
+#[test]
 fn without_a_primary_purchases_are_refused_at_once_and_reads_go_on() {
     let mut server = Server::start("");
     let shop = Shop::at(Some(server.database()));
@@ -377,8 +401,9 @@ fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is
         ..Settings::default()
     };
     let store = shop.open(&settings);
-    let process = server.session(database_of(shop.url.as_deref().unwrap()));
-    let mut process = process;
+    // The connection that sells is open.
+    shop.runtime.block_on(store.buy(id(12365), 1, None, None)).expect("no fault");
+    let mut process = server.session(database_of(shop.url.as_deref().unwrap()));
     let backends =
         process.run("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'quire';");
     let send = |name: &str| {

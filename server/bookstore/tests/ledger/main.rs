@@ -10,7 +10,7 @@ mod keys;
 #[cfg(feature = "postgres")]
 mod migrate;
 mod model;
-mod places;
+mod moved_files;
 #[cfg(feature = "postgres")]
 mod quorum;
 

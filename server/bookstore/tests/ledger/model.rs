@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bookstore::{
-    Bookstore, Commit, Fault, Receipt, Settings, Verdict,
+    Bookstore, CommitMode, Fault, Receipt, Settings, Verdict,
     domain::{Entry, EntryKind},
 };
 use proptest::prelude::*;
@@ -151,7 +151,7 @@ fn group() -> Settings {
 }
 
 fn each() -> Settings {
-    Settings { commit: Commit::Each, write_pool: 3, ..group() }
+    Settings { commit: CommitMode::Each, write_pool: 3, ..group() }
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bookstore::{Settings, Verdict};
+use bookstore::{Bookstore, Fault, Settings, Verdict};
 use postgres_testing::{Psql, Server, database_of};
 
 use super::{Shop, close, id, key};
@@ -66,5 +66,31 @@ fn nothing_is_acknowledged_before_a_wait_for_the_replicas_ended_by_itself() {
     receiver.thaw();
     let receipt = shop.runtime.block_on(bought).expect("no panic").expect("no fault");
     assert_eq!((receipt.verdict, receipt.replayed), (Verdict::Bought, false));
+    close(&store);
+}
+
+#[test]
+fn a_commit_in_doubt_whose_session_is_gone_is_unknown_and_its_key_finds_it() {
+    let server = Server::start("synchronous_standby_names = '*'\n");
+    let receiver = server.receiver();
+    let shop = Shop::at(Some(server.database()));
+    let store = shop.open(&Settings { database_timeout: TIMEOUT, ..Settings::default() });
+    let mut looks = server.session(database_of(shop.url.as_deref().expect("a database")));
+    let buy = |store: &Bookstore| {
+        let store = store.clone();
+        shop.runtime.spawn(async move { store.buy(id(53477), 1, Some(key("a")), None).await })
+    };
+    shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
+    receiver.freeze();
+    let bought = buy(&store);
+    let commit = waiting(&mut looks, "IPC/SyncRep", "COMMIT", "");
+    cancel(&mut looks, &commit);
+    waiting(&mut looks, "IPC/SyncRep", "INSERT INTO ledger_session", "");
+    looks.run("SET synchronous_commit = off; DELETE FROM ledger_session WHERE batch = 2;");
+    receiver.thaw();
+    assert_eq!(shop.runtime.block_on(bought).expect("no panic"), Err(Fault::OutcomeUnknown));
+    shop.runtime.block_on(store.healthy().wait_for(|healthy| *healthy)).expect("a ledger");
+    let receipt = shop.runtime.block_on(buy(&store)).expect("no panic").expect("no fault");
+    assert_eq!((receipt.verdict, receipt.replayed), (Verdict::Bought, true));
     close(&store);
 }

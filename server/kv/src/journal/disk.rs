@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use commit::{Moved, Place};
+use commit::{FileIdentity, Moved};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _};
 
 use super::log::{Log, LogError, Newest};
@@ -172,13 +172,13 @@ impl Disk {
 /// The files of an open store that show whether the next start finds what is written now.
 #[derive(Debug)]
 pub(super) struct Files {
-    lock: Place,
+    lock: FileIdentity,
     log: Newest,
 }
 
 impl Files {
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
-        Ok(Self { lock: Place::of(folder.join(LOCK_FILE))?, log: Newest::of(folder)? })
+        Ok(Self { lock: FileIdentity::of(folder.join(LOCK_FILE))?, log: Newest::of(folder)? })
     }
 
     /// Fails if the folder or its log is not in its place any more. What was committed there may be lost.

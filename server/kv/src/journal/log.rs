@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use commit::{Moved, Place};
+use commit::{FileIdentity, Moved};
 use twox_hash::XxHash3_64;
 
 const START: u8 = 1;
@@ -154,7 +154,7 @@ impl Log {
 #[derive(Debug)]
 pub(super) struct Newest {
     number: u64,
-    place: Place,
+    place: FileIdentity,
     folder: PathBuf,
 }
 
@@ -162,7 +162,7 @@ impl Newest {
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let newest = Log::find(folder)?.files.pop();
         let (number, path) = newest.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the log has no file"))?;
-        Ok(Self { number, place: Place::of(path)?, folder: folder.to_path_buf() })
+        Ok(Self { number, place: FileIdentity::of(path)?, folder: folder.to_path_buf() })
     }
 
     /// Fails if the file is not in its place.
@@ -173,7 +173,7 @@ impl Newest {
                 checked => return checked,
             };
             // fjall removes a file once tables hold its contents, and not before it has begun the next one.
-            self.place = Place::of(path_of(&self.folder, self.number + 1)).map_err(|_| gone)?;
+            self.place = FileIdentity::of(path_of(&self.folder, self.number + 1)).map_err(|_| gone)?;
             self.number += 1;
         }
     }

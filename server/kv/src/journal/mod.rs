@@ -111,7 +111,7 @@ impl Journal {
         let (shown, failures) = (Arc::<OpenDisk>::default(), Arc::<Failures>::default());
         shown.set(Some(disk.clone()));
         let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), disk, files);
-        let bounds = commit::Limits {
+        let bounds = commit::GroupLimits {
             queued: limits.writes_queued,
             batch: limits.batch_max,
             batch_bytes: BATCH_BYTES_MAX,

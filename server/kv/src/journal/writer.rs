@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use commit::{Answers, Batch, Opened, Session, Store};
+use commit::{Batch, Batches, Worker};
 
 use super::{
     disk::{Disk, DiskError, Files, Record},
@@ -75,12 +75,12 @@ impl Writer {
     }
 }
 
-impl Store for Writer {
+impl Worker for Writer {
     type Job = Write;
     type Answer = Result<Outcome, Fault>;
     type Error = DiskError;
 
-    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), DiskError> {
+    fn run(&mut self, batches: &mut Batches<'_, Self>) -> Result<(), DiskError> {
         let disk = if let Some(disk) = self.first.take() {
             disk
         } else {
@@ -91,7 +91,10 @@ impl Store for Writer {
             disk
         };
         let mut open = OpenWriter { writer: self, disk: &disk };
-        let served = session.serve(&mut open).and_then(|()| open.close());
+        let served = open.serve(batches);
+        if served.is_err() {
+            batches.suspend();
+        }
         // The disk's files must be closed before they are reopened.
         self.shown.set(None);
         served
@@ -122,7 +125,19 @@ struct OpenWriter<'a> {
     disk: &'a Disk,
 }
 
-impl Opened<Writer> for OpenWriter<'_> {
+impl OpenWriter<'_> {
+    fn serve(&mut self, batches: &mut Batches<'_, Writer>) -> Result<(), DiskError> {
+        batches.recover(|| self.read_back())?;
+        while let Some(batch) = batches.next(false) {
+            if batch.is_empty() {
+                self.writer.files.check()?;
+            } else {
+                self.commit(batch, batches)?;
+            }
+        }
+        self.close()
+    }
+
     /// Checks that the disk is writable, and reads the keys in doubt.
     fn read_back(&mut self) -> Result<(), DiskError> {
         let Writer { table, doubtful, .. } = self.writer;
@@ -146,7 +161,7 @@ impl Opened<Writer> for OpenWriter<'_> {
         Ok(())
     }
 
-    fn commit(&mut self, batch: Batch<Writer>, answers: &mut Answers<Result<Outcome, Fault>>) -> Result<(), DiskError> {
+    fn commit(&mut self, batch: Batch<Writer>, batches: &mut Batches<'_, Writer>) -> Result<(), DiskError> {
         let mut decided = Decided::default();
         for pending in &batch {
             let outcome = self.decide(&mut decided, &pending.job);
@@ -156,20 +171,11 @@ impl Opened<Writer> for OpenWriter<'_> {
         // disk.
         let outcomes = self.write(decided)?;
         for (pending, outcome) in batch.into_iter().zip(outcomes) {
-            answers.add(pending, outcome);
+            batches.answer(pending, outcome);
         }
         Ok(())
     }
 
-    fn tend(&mut self, is_idle: bool, _: &mut Answers<Result<Outcome, Fault>>) -> Result<bool, DiskError> {
-        if is_idle {
-            self.writer.files.check()?;
-        }
-        Ok(false)
-    }
-}
-
-impl OpenWriter<'_> {
     fn decide(&self, batch: &mut Decided, Write { key, action, .. }: &Write) -> Result<Outcome, Fault> {
         let table = &self.writer.table;
         let (present, bytes) = batch.after.get(key).copied().unwrap_or_else(|| table.present(key));

@@ -116,7 +116,7 @@ async fn metrics_are_open_metrics_with_one_name_each() {
     assert_eq!(value("quire_purchases_total{outcome=\"no_such_book\"}"), 1);
     assert_eq!(value("quire_books"), 4);
     assert_eq!(value("quire_log_number"), 5);
-    assert_eq!(value("quire_store_sound"), 1);
+    assert_eq!(value("quire_store_healthy"), 1);
     assert_eq!(value("quire_purchases_queued"), 0);
     assert_eq!(value("quire_grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"}"), 2);
 }

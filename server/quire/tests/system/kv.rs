@@ -212,7 +212,7 @@ async fn a_full_disk_is_told_and_values_are_taken_again_once_there_is_room() {
     })
     .await;
     kept.push(("after".to_owned(), version));
-    assert_eq!(http::metric(server.address, "quire_kv_sound"), 1);
+    assert_eq!(http::metric(server.address, "quire_kv_healthy"), 1);
     assert_eq!(http::get(server.address, "/healthz").status, 200);
     for (name, version) in &kept {
         assert_eq!(get(&client, name).await.map(|found| found.1), Some(*version), "{name}");

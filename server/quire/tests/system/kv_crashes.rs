@@ -150,7 +150,7 @@ async fn damage_stops_the_key_value_service_alone_and_is_named_everywhere() {
     assert_eq!(page.status, 503);
     named(&page.body);
     named(&server.log.text());
-    assert_eq!(http::metric(server.address, "quire_kv_sound"), 0);
+    assert_eq!(http::metric(server.address, "quire_kv_healthy"), 0);
     let health = HealthClient::new(channel);
     for (service, status) in
         [("io.grpc.KeyValueService", "NotServing"), ("", "Serving"), ("bookstore.BookStore", "Serving")]
@@ -308,7 +308,7 @@ async fn what_is_acknowledged_or_read_after_a_failed_fsync_survives_a_power_cut(
             let address = loaded.server.address;
             poll("the end of the recovery", async || {
                 let recovered = http::metric(address, "quire_kv_failures_total") == 1;
-                (recovered && http::metric(address, "quire_kv_sound") == 1).then_some(())
+                (recovered && http::metric(address, "quire_kv_healthy") == 1).then_some(())
             })
             .await;
         }

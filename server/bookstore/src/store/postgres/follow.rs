@@ -23,15 +23,14 @@ use tokio::{select, time::sleep};
 use tokio_postgres::{Notification, Row, Statement};
 
 use super::{
+    announcements::Announcement,
+    errors::PostgresError,
     link::{Link, connect, reconnect_pause, timed},
-    news::News,
-    pulse::Pulse,
+    notify::Notifier,
     rows::{BOOK_COLUMNS, book, book_id},
     schema::{CHANNEL, NUMBERS_A_VALUE},
-    shown::{Shown, Version},
-    target::Target,
-    tell::Teller,
-    trouble::Trouble,
+    target::{Pulse, Target},
+    visible::{Version, Visible},
 };
 use crate::domain::NewBook;
 
@@ -39,8 +38,8 @@ use crate::domain::NewBook;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// Time from seeing that numbers were drawn to searching the log for unannounced ones. Together with the default of
-/// `follow_interval`, after which they are seen, it is less than the 100 ms within which a purchase must be shown.
-const TOLD_WITHIN: Duration = Duration::from_millis(40);
+/// `follow_interval`, after which they are seen, it is less than the 100 ms within which a purchase must be visible.
+const ANNOUNCED_WITHIN: Duration = Duration::from_millis(40);
 
 /// Most bounds kept while a transaction holds up the horizon. Beyond, every other one is dropped: a later bound does as
 /// well.
@@ -60,7 +59,7 @@ const ENDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigin
 
 /// True if one of these ranges of numbers has an entry. LIMIT makes each range a separate look-up: as a join, the plan
 /// may read the whole log.
-const UNTOLD: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[]) AS gap(first, last), \
+const UNANNOUNCED: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[]) AS gap(first, last), \
     LATERAL (SELECT FROM entry WHERE number BETWEEN first AND last LIMIT 1) found)";
 
 /// The current state of the books that entries above a number concern.
@@ -79,7 +78,7 @@ struct Bound {
 }
 
 impl Bound {
-    fn new(row: &Row) -> Result<Self, Trouble> {
+    fn new(row: &Row) -> Result<Self, PostgresError> {
         Ok(Self { last: row.try_get(0)?, id: row.try_get(1)?, taken: Instant::now() })
     }
 
@@ -91,58 +90,60 @@ impl Bound {
 /// A connection that follows the log.
 pub(super) struct Follower {
     link: Arc<Link>,
-    shown: Arc<Shown>,
+    visible: Arc<Visible>,
     pulse: Arc<Pulse>,
     timeout: Duration,
     bound: Statement,
     ended: Statement,
-    untold: Statement,
+    unannounced: Statement,
     touched: Statement,
     newest: Statement,
-    teller: Teller,
+    notifier: Notifier,
     /// Bounds above the horizon, in order.
     bounds: VecDeque<Bound>,
     /// Once this is passed, all books must be reloaded.
     reload_at: Option<Bound>,
     /// Horizon up to which this connection has published the newest entry; another may have ended before doing so.
-    told: i64,
+    published: i64,
 }
 
 impl Follower {
     /// Starts following and publishes the current catalogue.
-    async fn start(link: Arc<Link>, shown: Arc<Shown>, target: &Target) -> Result<Self, Trouble> {
+    async fn start(link: Arc<Link>, visible: Arc<Visible>, target: &Target) -> Result<Self, PostgresError> {
         let (pulse, timeout) = (Arc::clone(&target.pulse), target.timeout);
         let client = &link.client;
         // This connection only announces commits that are already durable.
         client.batch_execute("SET synchronous_commit = off").await?;
-        let teller = Teller::new(Arc::clone(&link), Arc::clone(&shown), timeout).await?;
+        let notifier = Notifier::new(Arc::clone(&link), Arc::clone(&visible), timeout).await?;
         let process: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
-        link.said.process.store(process, Relaxed);
-        let (hears, channel) = (Arc::clone(&shown), Arc::clone(&teller.channel));
-        let hear = move |note: &Notification| match News::read(note.payload()).filter(|_| note.channel() == &*channel) {
-            Some(news) => hears.hear(&news),
-            None => hears.set_untold(),
+        link.notices.process.store(process, Relaxed);
+        let (view, channel) = (Arc::clone(&visible), Arc::clone(&notifier.channel));
+        let on_notification = move |note: &Notification| match Announcement::read(note.payload())
+            .filter(|_| note.channel() == &*channel)
+        {
+            Some(announcement) => view.announced(&announcement),
+            None => view.set_unannounced(),
         };
         // Notifications arrive only after this.
-        let _ = link.said.hear.set(Box::new(hear));
-        client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {}", teller.channel)).await?;
-        let (bound, ended, untold) =
-            (client.prepare(BOUND).await?, client.prepare(ENDED).await?, client.prepare(UNTOLD).await?);
+        let _ = link.notices.on_notification.set(Box::new(on_notification));
+        client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {}", notifier.channel)).await?;
+        let (bound, ended, unannounced) =
+            (client.prepare(BOUND).await?, client.prepare(ENDED).await?, client.prepare(UNANNOUNCED).await?);
         let (touched, newest) = (client.prepare(TOUCHED).await?, client.prepare(NEWEST).await?);
         let mut follower = Self {
             link,
-            shown,
+            visible,
             pulse,
             timeout,
             bound,
             ended,
-            untold,
+            unannounced,
             touched,
             newest,
-            teller,
+            notifier,
             bounds: VecDeque::new(),
             reload_at: None,
-            told: -1,
+            published: -1,
         };
         follower.load().await?;
         follower.look().await?;
@@ -150,7 +151,7 @@ impl Follower {
     }
 
     /// Reads all books, with a number below which nothing is missing.
-    async fn load(&mut self) -> Result<(), Trouble> {
+    async fn load(&mut self) -> Result<(), PostgresError> {
         let client = &self.link.client;
         let begun = Instant::now();
         let first = Bound::new(&client.query_one(&self.bound, &[&-1_i64, &NUMBERS_A_VALUE]).await?)?;
@@ -171,16 +172,16 @@ impl Follower {
         while let Some(row) = rows.try_next().await? {
             books.push(book(&row, 0)?);
         }
-        self.shown.replace(books, first.last);
+        self.visible.replace(books, first.last);
         self.bounds.clear();
         Ok(())
     }
 
     /// Applies the commits since the last check.
-    async fn look(&mut self) -> Result<(), Trouble> {
+    async fn look(&mut self) -> Result<(), PostgresError> {
         let began = Instant::now();
         let client = &self.link.client;
-        let known = self.bounds.back().map_or_else(|| self.shown.horizon(), |bound| bound.last);
+        let known = self.bounds.back().map_or_else(|| self.visible.horizon(), |bound| bound.last);
         let trip = join(
             async { client.query_opt(&self.bound, &[&known, &NUMBERS_A_VALUE]).await },
             client.query_one(&self.ended, &[]),
@@ -194,17 +195,17 @@ impl Follower {
         self.bounds.extend(next.as_ref().map(Bound::new).transpose()?);
         thin(&mut self.bounds);
         let passed = self.last_bound(|bound| bound.is_passed(ended));
-        let due = self.last_bound(|bound| bound.taken.elapsed() >= TOLD_WITHIN);
-        let is_read = timed(self.timeout, self.read_untold(due)).await?;
-        let horizon = self.shown.pass(passed, if is_read { passed } else { due });
+        let due = self.last_bound(|bound| bound.taken.elapsed() >= ANNOUNCED_WITHIN);
+        let is_read = timed(self.timeout, self.read_unannounced(due)).await?;
+        let horizon = self.visible.pass(passed, if is_read { passed } else { due });
         while self.bounds.pop_front_if(|bound| bound.last <= horizon).is_some() {}
-        self.shown.set_current(began);
+        self.visible.set_current(began);
         // While an earlier entry may still appear, the newest number must not advance past it.
-        if horizon > self.told && self.reload_at.is_none() {
+        if horizon > self.published && self.reload_at.is_none() {
             let newest = async { Ok(self.link.client.query_one(&self.newest, &[&horizon]).await?) };
             let newest: i64 = timed(self.timeout, newest).await?.try_get(0)?;
-            self.shown.newest().send_if_modified(|shown| std::mem::replace(shown, newest) != newest);
-            self.told = horizon;
+            self.visible.newest().send_if_modified(|visible| std::mem::replace(visible, newest) != newest);
+            self.published = horizon;
         }
         if self.reload_at.take_if(|bound| bound.is_passed(ended)).is_some() {
             self.load().await?;
@@ -215,42 +216,42 @@ impl Follower {
     /// The last number of the leading bounds for which this holds.
     fn last_bound(&self, holds: impl Fn(&Bound) -> bool) -> i64 {
         let count = self.bounds.partition_point(holds);
-        count.checked_sub(1).and_then(|place| self.bounds.get(place)).map_or(0, |bound| bound.last)
+        count.checked_sub(1).and_then(|index| self.bounds.get(index)).map_or(0, |bound| bound.last)
     }
 
     /// Reads the log, if it has unannounced entries: by another program, or with numbers up to `due`.
-    async fn read_untold(&self, due: i64) -> Result<bool, Trouble> {
-        let (client, lacking) = (&self.link.client, self.shown.lacking(due));
-        let mut is_untold = lacking.is_untold;
-        if !is_untold && !lacking.gaps.is_empty() {
+    async fn read_unannounced(&self, due: i64) -> Result<bool, PostgresError> {
+        let (client, lacking) = (&self.link.client, self.visible.lacking(due));
+        let mut is_unannounced = lacking.is_unannounced;
+        if !is_unannounced && !lacking.gaps.is_empty() {
             let (first, last): (Vec<i64>, Vec<i64>) = lacking.gaps.into_iter().map(RangeInclusive::into_inner).unzip();
-            is_untold = client.query_one(&self.untold, &[&first, &last]).await?.try_get(0)?;
+            is_unannounced = client.query_one(&self.unannounced, &[&first, &last]).await?.try_get(0)?;
         }
-        if is_untold {
+        if is_unannounced {
             let touched = client.query(&self.touched, &[&lacking.horizon]).await?;
-            self.shown.apply(touched.iter().map(version).collect::<Result<_, _>>()?);
+            self.visible.apply(touched.iter().map(version).collect::<Result<_, _>>()?);
         }
-        Ok(is_untold)
+        Ok(is_unannounced)
     }
 
     /// Checks and announces repeatedly, until the connection fails.
-    async fn follow(&mut self, interval: Duration) -> Trouble {
-        let teller = self.teller.clone();
+    async fn follow(&mut self, interval: Duration) -> PostgresError {
+        let notifier = self.notifier.clone();
         select! {
-            trouble = teller.run() => trouble,
-            trouble = self.look_on(interval) => trouble,
+            error = notifier.run() => error,
+            error = self.look_on(interval) => error,
         }
     }
 
-    async fn look_on(&mut self, interval: Duration) -> Trouble {
+    async fn look_on(&mut self, interval: Duration) -> PostgresError {
         loop {
-            let pause = if self.bounds.is_empty() { interval } else { TOLD_WITHIN.min(interval) };
+            let pause = if self.bounds.is_empty() { interval } else { ANNOUNCED_WITHIN.min(interval) };
             select! {
-                () = self.link.said.changed.notified() => {}
+                () = self.link.notices.changed.notified() => {}
                 () = sleep(pause.saturating_sub(PAUSE_MIN)) => {}
             }
-            if let Err(trouble) = self.look().await {
-                return trouble;
+            if let Err(error) = self.look().await {
+                return error;
             }
             sleep(PAUSE_MIN).await;
         }
@@ -267,31 +268,36 @@ fn thin(bounds: &mut VecDeque<Bound>) {
     }
 }
 
-fn version(row: &Row) -> Result<Version, Trouble> {
+fn version(row: &Row) -> Result<Version, PostgresError> {
     let there: Option<i32> = row.try_get(2)?;
     let state = there.map(|_| book(row, 2)).transpose()?;
     Ok((book_id(row.try_get(1)?)?, row.try_get(0)?, state))
 }
 
 /// Follows forever, with one connection after the other.
-pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, shown: Arc<Shown>, interval: Duration) {
+pub(super) async fn follow(
+    mut first: Option<Follower>,
+    target: Arc<Target>,
+    visible: Arc<Visible>,
+    interval: Duration,
+) {
     let mut is_lost = false;
     loop {
-        let trouble = match first.take() {
+        let error = match first.take() {
             Some(mut follower) => Some(follower.follow(interval).await),
-            None => match start(&target, &shown).await {
+            None => match start(&target, &visible).await {
                 Ok(follower) => {
                     tracing::info!(store = %target.name, "reads follow the database again");
                     is_lost = false;
                     first = Some(follower);
                     None
                 }
-                Err(trouble) => Some(trouble),
+                Err(error) => Some(error),
             },
         };
-        if let Some(trouble) = trouble {
+        if let Some(error) = error {
             if !is_lost {
-                tracing::warn!(reason = trouble.reason(), store = %target.name, "reads do not follow the database");
+                tracing::warn!(reason = error.reason(), store = %target.name, "reads do not follow the database");
             }
             is_lost = true;
             sleep(reconnect_pause()).await;
@@ -300,8 +306,8 @@ pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, sho
 }
 
 /// Connects and publishes the catalogue.
-pub(super) async fn start(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Trouble> {
-    Follower::start(Arc::new(connect(target).await?), Arc::clone(shown), target).await
+pub(super) async fn start(target: &Target, visible: &Arc<Visible>) -> Result<Follower, PostgresError> {
+    Follower::start(Arc::new(connect(target).await?), Arc::clone(visible), target).await
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, Notification, Socket, error::Severity, tls::TlsStream,
 };
 
-use super::{target::Target, trouble::Trouble};
+use super::{errors::PostgresError, target::Target};
 
 /// The mean pause between two tries to connect.
 const RECONNECT: Duration = Duration::from_millis(250);
@@ -30,34 +30,37 @@ const RECONNECT: Duration = Duration::from_millis(250);
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// Handler of other sessions' notifications.
-type Hear = Box<dyn Fn(&Notification) + Send + Sync>;
+type OnNotification = Box<dyn Fn(&Notification) + Send + Sync>;
 
 /// The server's messages besides answers.
 #[derive(Default)]
-pub(super) struct Said {
-    /// It warned since [`Said::durably`] began.
+pub(super) struct Notices {
+    /// It warned since [`Notices::durably`] began.
     warned: AtomicBool,
     /// Another session sent a notification, or the connection ended.
     pub(super) changed: Notify,
     /// The server's process, once known; its own notifications are ignored.
     pub(super) process: AtomicI32,
-    pub(super) hear: OnceLock<Hear>,
+    pub(super) on_notification: OnceLock<OnNotification>,
 }
 
-impl Said {
+impl Notices {
     /// Runs statements that commit. If the server warned, the commit may have ended its wait for the replicas, as one
     /// that is cancelled does: it holds on this server, and may be lost with it.
-    pub(super) async fn durably<T>(&self, statements: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+    pub(super) async fn durably<T>(
+        &self,
+        statements: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, PostgresError> {
         self.warned.store(false, Relaxed);
         let done = statements.await?;
-        if self.warned.load(Relaxed) { Err(Trouble::NotDurable) } else { Ok(done) }
+        if self.warned.load(Relaxed) { Err(PostgresError::NotDurable) } else { Ok(done) }
     }
 }
 
 /// A connection with its I/O task.
 pub(super) struct Link {
     pub(super) client: Client,
-    pub(super) said: Arc<Said>,
+    pub(super) notices: Arc<Notices>,
     task: JoinHandle<()>,
 }
 
@@ -84,32 +87,32 @@ const BEGIN: &str = "\
 
 /// Connects to the host that takes writes. While one is silent the others are asked again, because one of them may
 /// become the primary.
-pub(super) async fn connect(target: &Target) -> Result<Link, Trouble> {
-    let ask = |place: usize, pause: Duration| async move {
+pub(super) async fn connect(target: &Target) -> Result<Link, PostgresError> {
+    let ask = |index: usize, pause: Duration| async move {
         sleep(pause).await;
-        (place, connect_to(target, &target.hosts[place]).await)
+        (index, connect_to(target, &target.hosts[index]).await)
     };
-    let mut asked: FuturesUnordered<_> = (0..target.hosts.len()).map(|place| ask(place, Duration::ZERO)).collect();
-    let (mut refused, mut worst) = (HashSet::new(), None::<Trouble>);
-    while let Some((place, answer)) = asked.next().await {
+    let mut asked: FuturesUnordered<_> = (0..target.hosts.len()).map(|index| ask(index, Duration::ZERO)).collect();
+    let (mut refused, mut worst) = (HashSet::new(), None::<PostgresError>);
+    while let Some((index, answer)) = asked.next().await {
         match answer {
             Ok(link) => {
                 target.pulse.beat();
                 return Ok(link);
             }
             // A host's refusal is more informative than an unreachable host.
-            Err(trouble) if worst.as_ref().is_none_or(|worst| trouble.is_refusal() && !worst.is_crowded()) => {
-                worst = Some(trouble);
+            Err(error) if worst.as_ref().is_none_or(|worst| error.is_refusal() && !worst.is_crowded()) => {
+                worst = Some(error);
             }
             Err(_) => {}
         }
-        refused.insert(place);
+        refused.insert(index);
         if refused.len() == target.hosts.len() {
             break;
         }
-        asked.push(ask(place, reconnect_pause()));
+        asked.push(ask(index, reconnect_pause()));
     }
-    Err(worst.unwrap_or(Trouble::Silent(target.timeout)))
+    Err(worst.unwrap_or(PostgresError::Silent(target.timeout)))
 }
 
 /// Between two tries to connect. It differs so that many servers do not come back at once.
@@ -117,45 +120,45 @@ pub(super) fn reconnect_pause() -> Duration {
     RECONNECT.mul_f64(0.5 + f64::from(fastrand::u16(..)) / f64::from(u16::MAX))
 }
 
-async fn connect_to(target: &Target, host: &Config) -> Result<Link, Trouble> {
+async fn connect_to(target: &Target, host: &Config) -> Result<Link, PostgresError> {
     let opened = async {
         let (client, connection) = host.connect(target.tls.clone()).await?;
-        let said = Arc::new(Said::default());
-        let task = tokio::spawn(drive(connection, Arc::clone(&said)));
-        let link = Link { client, said, task };
+        let notices = Arc::new(Notices::default());
+        let task = tokio::spawn(drive(connection, Arc::clone(&notices)));
+        let link = Link { client, notices, task };
         link.client.batch_execute(BEGIN).await?;
         Ok(link)
     };
     timed(target.timeout, opened).await
 }
 
-async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, said: Arc<Said>) {
+async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, notices: Arc<Notices>) {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         match message {
             AsyncMessage::Notice(notice)
                 if notice.parsed_severity().is_none_or(|severity| severity == Severity::Warning) =>
             {
-                said.warned.store(true, Relaxed);
+                notices.warned.store(true, Relaxed);
                 tracing::warn!(notice = notice.message(), "the database warns");
             }
-            AsyncMessage::Notification(note) if note.process_id() != said.process.load(Relaxed) => {
-                if let Some(hear) = said.hear.get() {
-                    hear(&note);
+            AsyncMessage::Notification(note) if note.process_id() != notices.process.load(Relaxed) => {
+                if let Some(on_notification) = notices.on_notification.get() {
+                    on_notification(&note);
                 }
-                said.changed.notify_one();
+                notices.changed.notify_one();
             }
             _ => {}
         }
     }
     // Wakes the waiters, which then notice that the connection ended.
-    said.changed.notify_one();
+    notices.changed.notify_one();
 }
 
 /// Waits for at most `longest`. Does not cancel the request.
 pub(super) async fn timed<T>(
     longest: Duration,
-    answer: impl Future<Output = Result<T, Trouble>>,
-) -> Result<T, Trouble> {
+    answer: impl Future<Output = Result<T, PostgresError>>,
+) -> Result<T, PostgresError> {
     let mut answer = pin!(answer);
     loop {
         let begun = Instant::now();
@@ -164,7 +167,7 @@ pub(super) async fn timed<T>(
         }
         // If this process stood still itself, the other one may not have been silent.
         if begun.elapsed() < longest + STOOD_STILL {
-            return Err(Trouble::Silent(longest));
+            return Err(PostgresError::Silent(longest));
         }
     }
 }

@@ -1,29 +1,26 @@
 //! The bookstore's tables in `PostgreSQL`, shared by any number of servers: the primary decides, and its row locks
 //! order the servers' changes of a book.
 //!
-//! The ledger's [`session`] writes. On a background thread a [`tell`]er notifies the other servers, and a [`follow`]er
-//! applies their commits.
+//! The ledger's [`transaction`]s write. On a background thread [`notify`] announces their commits to the other servers,
+//! and [`follow`] applies those of others.
 
-mod copy;
-mod database;
+mod announcements;
+mod bulk;
+mod errors;
 mod follow;
-mod found;
-mod import;
 mod link;
-mod news;
-mod pulse;
+mod notify;
 mod read;
 mod rows;
 mod schema;
-mod session;
-mod shown;
+mod store;
 mod target;
-mod tell;
-mod trouble;
+mod transaction;
+mod visible;
 
-pub(super) use copy::Copier;
-pub use database::DatabaseError;
-pub(crate) use database::open_shared;
-pub(crate) use import::Importer;
+pub(super) use bulk::Copier;
+pub(crate) use bulk::Importer;
 pub use schema::SchemaError;
+pub use store::DatabaseError;
+pub(crate) use store::open_shared;
 pub use target::TargetError;

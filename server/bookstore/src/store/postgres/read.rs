@@ -13,11 +13,11 @@ use tokio_postgres::Client;
 
 use super::{
     super::interface::Page,
+    errors::PostgresError,
     link::{Link, connect, timed},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
-    shown::Shown,
     target::Target,
-    trouble::Trouble,
+    visible::Visible,
 };
 use crate::{
     catalogue::{Book, Books},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// A pending answer of the database.
-type Asked<'c, T> = Pin<Box<dyn Future<Output = Result<T, Trouble>> + Send + 'c>>;
+type Asked<'c, T> = Pin<Box<dyn Future<Output = Result<T, PostgresError>> + Send + 'c>>;
 
 /// A bounded pool of reading connections. They live on a runtime independent of callers'.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub(super) struct Readers {
 
 struct Inner {
     target: Arc<Target>,
-    shown: Arc<Shown>,
+    visible: Arc<Visible>,
     runtime: Handle,
     turns: Semaphore,
     idle: Mutex<Vec<Link>>,
@@ -46,20 +46,20 @@ struct Inner {
 
 impl Readers {
     /// Creates the pool without connections.
-    pub(super) fn new(target: Arc<Target>, shown: Arc<Shown>, runtime: Handle, count: usize) -> Self {
+    pub(super) fn new(target: Arc<Target>, visible: Arc<Visible>, runtime: Handle, count: usize) -> Self {
         let (turns, idle) = (Semaphore::new(count.max(1)), Mutex::default());
-        Self { inner: Arc::new(Inner { target, shown, runtime, turns, idle, failed: AtomicU64::new(0) }) }
+        Self { inner: Arc::new(Inner { target, visible, runtime, turns, idle, failed: AtomicU64::new(0) }) }
     }
 
     /// Up to `count` log entries; oldest first only those below which the log is final.
     pub(super) async fn log(&self, page: Page, count: usize) -> Result<Vec<Entry>, Fault> {
-        let shown = Arc::clone(&self.inner.shown);
+        let visible = Arc::clone(&self.inner.visible);
         self.with(move |client| {
             Box::pin(async move {
                 let (condition, number, last) = match page {
                     Page::Before(number) => ("number < $1 AND number <= $2 ORDER BY number DESC", number, i64::MAX),
                     Page::After(number) => {
-                        ("number > $1 AND number <= $2 ORDER BY number", number, *shown.newest().borrow())
+                        ("number > $1 AND number <= $2 ORDER BY number", number, *visible.newest().borrow())
                     }
                 };
                 let sql = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE {condition} LIMIT $3");
@@ -112,9 +112,9 @@ impl Readers {
             let Ok(_turn) = inner.turns.acquire().await else { return Err(Fault::Unavailable(Unavailable::Closing)) };
             let answer = inner.ask(query).await;
             inner.log(answer.as_ref().err());
-            answer.map_err(|trouble| match trouble {
-                Trouble::Contents(_) => Fault::Failed("the database could not be read".to_owned()),
-                _ => Fault::Unavailable(trouble.unavailable()),
+            answer.map_err(|error| match error {
+                PostgresError::Contents(_) => Fault::Failed("the database could not be read".to_owned()),
+                _ => Fault::Unavailable(error.unavailable()),
             })
         });
         answer.await.unwrap_or(Err(Fault::Unavailable(Unavailable::Closing)))
@@ -123,8 +123,8 @@ impl Readers {
 
 impl Inner {
     /// Logs the first of reads that fail, and how many there were.
-    fn log(&self, trouble: Option<&Trouble>) {
-        let Some(trouble) = trouble else {
+    fn log(&self, error: Option<&PostgresError>) {
+        let Some(error) = error else {
             if self.failed.load(Relaxed) > 0 {
                 let count = self.failed.swap(0, Relaxed);
                 tracing::info!(failed = count, "reads from the database succeed again");
@@ -132,11 +132,11 @@ impl Inner {
             return;
         };
         if self.failed.fetch_add(1, Relaxed) == 0 {
-            tracing::error!(reason = trouble.reason(), "a read from the database failed");
+            tracing::error!(reason = error.reason(), "a read from the database failed");
         }
     }
 
-    async fn ask<T>(&self, query: impl for<'c> FnOnce(&'c Client) -> Asked<'c, T>) -> Result<T, Trouble> {
+    async fn ask<T>(&self, query: impl for<'c> FnOnce(&'c Client) -> Asked<'c, T>) -> Result<T, PostgresError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let link = match idle.filter(|link| !link.client.is_closed()) {
             Some(link) => link,

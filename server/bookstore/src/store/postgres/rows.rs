@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_postgres::{GenericClient, Row};
 
 use super::{
-    super::code::{code, kind},
-    trouble::Trouble,
+    super::interface::{code, kind},
+    errors::PostgresError,
 };
 use crate::{
     domain::{BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook},
@@ -25,30 +25,30 @@ pub(super) const APPEND: &str = "INSERT INTO entry \
     unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[]), \
     unnest($9::bigint[])";
 
-fn wrong(column: &str, value: impl std::fmt::Display) -> Trouble {
-    Trouble::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))
+fn wrong(column: &str, value: impl std::fmt::Display) -> PostgresError {
+    PostgresError::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))
 }
 
-pub(super) fn book_id(id: i32) -> Result<BookId, Trouble> {
+pub(super) fn book_id(id: i32) -> Result<BookId, PostgresError> {
     BookId::new(id).ok_or_else(|| wrong("a book's id", id))
 }
 
 /// Stock and price, from two columns from `column` on.
-pub(super) fn stock_and_price(row: &Row, column: usize) -> Result<(u32, Cents), Trouble> {
+pub(super) fn stock_and_price(row: &Row, column: usize) -> Result<(u32, Cents), PostgresError> {
     let (stock, cents): (i32, i64) = (row.try_get(column)?, row.try_get(column + 1)?);
     let stock = u32::try_from(stock).map_err(|_| wrong("a stock", stock))?;
     Ok((stock, Cents::new(cents).ok_or_else(|| wrong("a price", cents))?))
 }
 
 /// A book from the columns of [`BOOK_COLUMNS`], which begin at `column`.
-pub(super) fn book(row: &Row, column: usize) -> Result<NewBook, Trouble> {
+pub(super) fn book(row: &Row, column: usize) -> Result<NewBook, PostgresError> {
     let (stock, price) = stock_and_price(row, column + 3)?;
     let id = book_id(row.try_get(column)?)?;
     Ok(NewBook { id, title: row.try_get(column + 1)?, topic: row.try_get(column + 2)?, stock, price })
 }
 
 /// A log entry from the columns of [`ENTRY_COLUMNS`].
-pub(super) fn entry(row: &Row) -> Result<Entry, Trouble> {
+pub(super) fn entry(row: &Row) -> Result<Entry, PostgresError> {
     let found: i16 = row.try_get(2)?;
     let (quantity, key): (Option<i32>, Option<&[u8]>) = (row.try_get(4)?, row.try_get(7)?);
     let owner = KeyOwner::from_stored(row.try_get(8)?);
@@ -61,7 +61,7 @@ pub(super) fn entry(row: &Row) -> Result<Entry, Trouble> {
         quantity: quantity.map(|copies| u32::try_from(copies).map_err(|_| wrong("a quantity", copies))).transpose()?,
         before: row.try_get(5)?,
         after: row.try_get(6)?,
-        key: key.map_err(|fault| Trouble::Contents(fault.to_string()))?,
+        key: key.map_err(|fault| PostgresError::Contents(fault.to_string()))?,
     })
 }
 

@@ -7,17 +7,17 @@
 use tokio_postgres::{Client, error::SqlState};
 
 use super::{
+    errors::{PostgresError, reason},
     rows::insert,
-    trouble::{Trouble, reason},
 };
 use crate::{domain::NewBook, sample};
 
 /// Channel of the trigger's notifications of other programs' changes.
 pub(super) const CHANNEL: &str = "quire_book";
 
-/// Channel of servers' [`News`](super::news::News). Any role may notify on any channel, so its name is a secret: only
+/// Channel of servers' [`Announcement`](super::announcements::Announcement). Any role may notify on any channel, so its name is a secret: only
 /// those who may read the tables know it.
-pub(super) const NEWS_CHANNEL: &str = "SELECT news_channel FROM quire_schema";
+pub(super) const ANNOUNCEMENT_CHANNEL: &str = "SELECT news_channel FROM quire_schema";
 
 /// Two numbers unlikely to be used by other programs' locks ("Quir", and the schema).
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
@@ -68,7 +68,7 @@ INSERT INTO quire_schema VALUES (0);
 /// [`NUMBERS_A_VALUE`].
 const V2: &str = "ALTER SEQUENCE entry_number INCREMENT 32;\n";
 
-/// [`NEWS_CHANNEL`].
+/// [`ANNOUNCEMENT_CHANNEL`].
 const V3: &str = "ALTER TABLE quire_schema \
     ADD news_channel text NOT NULL DEFAULT 'quire_' || replace(gen_random_uuid()::text, '-', '');\n";
 
@@ -147,15 +147,15 @@ pub enum SchemaError {
     Other(String),
 }
 
-impl From<Trouble> for SchemaError {
-    fn from(trouble: Trouble) -> Self {
-        if trouble.is_away() { Self::Away(trouble.reason()) } else { Self::Other(trouble.reason()) }
+impl From<PostgresError> for SchemaError {
+    fn from(error: PostgresError) -> Self {
+        if error.is_away() { Self::Away(error.reason()) } else { Self::Other(error.reason()) }
     }
 }
 
 impl From<tokio_postgres::Error> for SchemaError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Trouble::from(error).into()
+        PostgresError::from(error).into()
     }
 }
 

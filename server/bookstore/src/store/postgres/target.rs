@@ -1,11 +1,15 @@
-//! Address of the database: the hosts of a URL, each with the same user, and the check of their certificates.
+//! Address of the database: the hosts of a URL, each with the same user, the check of their certificates, and the time of
+//! the primary's last answer.
 
 use std::{
     fs::File,
     io::{self, BufReader},
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 use tokio_postgres::{
@@ -14,8 +18,6 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer, pki_types::pem::PemObject as _};
-
-use super::pulse::Pulse;
 
 /// The safe forms of `sslmode`; the others may fall back to plain text.
 const MODES: &str = "'disable', or 'verify-full' (which 'require' means here as well)";
@@ -56,23 +58,25 @@ impl Target {
     pub(super) fn new(url: &str, authorities: Option<&Path>, timeout: Duration) -> Result<Self, TargetError> {
         let (plain, mode) = without_mode(url)?;
         // The error omits the URL, which may contain a password.
-        let whole: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
+        let config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             TargetError::Form(cause)
         })?;
-        if whole.get_hosts().is_empty() || !whole.get_hostaddrs().is_empty() {
+        if config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty() {
             return Err(TargetError::Form("it must name hosts, and no hostaddr".to_owned()));
         }
-        let mode = mode
-            .unwrap_or_else(|| if whole.get_hosts().iter().all(is_here) { SslMode::Disable } else { SslMode::Require });
-        let place = |place: usize| *whole.get_ports().get(place).or(whole.get_ports().first()).unwrap_or(&5432);
-        let hosts = whole.get_hosts().iter().enumerate();
-        let hosts = hosts.map(|(number, host)| one(&whole, host, place(number), mode, timeout)).collect::<Vec<_>>();
-        let shown = whole.get_hosts().iter().enumerate().map(|(number, host)| match host {
-            Host::Tcp(name) => format!("{name}:{}", place(number)),
-            Host::Unix(path) => format!("{}:{}", path.display(), place(number)),
+        let mode = mode.unwrap_or_else(|| {
+            if config.get_hosts().iter().all(is_here) { SslMode::Disable } else { SslMode::Require }
         });
-        let database = whole.get_dbname().or(whole.get_user()).unwrap_or_default();
+        let port = |index: usize| *config.get_ports().get(index).or(config.get_ports().first()).unwrap_or(&5432);
+        let hosts = config.get_hosts().iter().enumerate();
+        let hosts =
+            hosts.map(|(number, host)| host_config(&config, host, port(number), mode, timeout)).collect::<Vec<_>>();
+        let shown = config.get_hosts().iter().enumerate().map(|(number, host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", port(number)),
+            Host::Unix(path) => format!("{}:{}", path.display(), port(number)),
+        });
+        let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
         let name = format!("postgres://{}/{database}", shown.collect::<Vec<_>>().join(","));
         let roots = if mode == SslMode::Disable { RootCertStore::empty() } else { roots(authorities)? };
         let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -81,31 +85,67 @@ impl Target {
     }
 }
 
+/// Time of the primary's last answer, on any connection. Silence counts from there: a silent primary is noticed in time
+/// even if it is asked late, and one that answers on another connection is not given up.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    begun: Instant,
+    /// In milliseconds after `begun`.
+    answered_ms: AtomicU64,
+    /// Longest silence of the primary.
+    patience: Duration,
+}
+
+impl Pulse {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { begun: Instant::now(), answered_ms: AtomicU64::new(0), patience }
+    }
+
+    /// Notes an answer of the primary.
+    pub(super) fn beat(&self) {
+        self.answered_ms.store(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn silence(&self) -> Duration {
+        self.begun.elapsed().saturating_sub(Duration::from_millis(self.answered_ms.load(Relaxed)))
+    }
+
+    /// True if it must be asked now: later, too little time would be left for its answer.
+    pub(super) fn is_due(&self) -> bool {
+        self.silence() >= self.patience / 2
+    }
+
+    /// Time limit for the answer to a question asked now.
+    pub(super) fn wait(&self) -> Duration {
+        self.patience.saturating_sub(self.silence()).max(self.patience / 2)
+    }
+}
+
 /// Configuration of a single host: all are tried at once, and a frozen one must not delay the others.
-fn one(whole: &Config, host: &Host, port: u16, mode: SslMode, timeout: Duration) -> Config {
+fn host_config(all: &Config, host: &Host, port: u16, mode: SslMode, timeout: Duration) -> Config {
     let mut config = Config::new();
     match host {
         Host::Tcp(name) => config.host(name.as_str()),
         Host::Unix(path) => config.host_path(path),
     };
     config.port(port).ssl_mode(mode).target_session_attrs(TargetSessionAttrs::ReadWrite);
-    config.application_name(whole.get_application_name().unwrap_or("quire"));
+    config.application_name(all.get_application_name().unwrap_or("quire"));
     config.connect_timeout(timeout).tcp_user_timeout(timeout * 2);
     // The system counts in whole seconds.
     config.keepalives_idle(timeout.max(Duration::from_secs(1)));
-    if let Some(user) = whole.get_user() {
+    if let Some(user) = all.get_user() {
         config.user(user);
     }
-    if let Some(password) = whole.get_password() {
+    if let Some(password) = all.get_password() {
         config.password(password);
     }
-    if let Some(database) = whole.get_dbname() {
+    if let Some(database) = all.get_dbname() {
         config.dbname(database);
     }
-    if let Some(options) = whole.get_options() {
+    if let Some(options) = all.get_options() {
         config.options(options);
     }
-    config.channel_binding(whole.get_channel_binding());
+    config.channel_binding(all.get_channel_binding());
     config
 }
 
@@ -166,11 +206,7 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TargetError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio_postgres::config::SslMode;
-
-    use super::Target;
+    use super::*;
 
     fn target(url: &str) -> Result<Target, String> {
         Target::new(url, None, Duration::from_secs(1)).map_err(|error| error.to_string())
@@ -180,7 +216,7 @@ mod tests {
     fn every_host_has_its_port_and_no_name_shows_the_password() {
         let target = target("postgres://till:secret@127.0.0.1:5001,localhost:5002/shop?sslmode=disable").unwrap();
         assert_eq!(target.name, "postgres://127.0.0.1:5001,localhost:5002/shop");
-        let ports: Vec<&[u16]> = target.hosts.iter().map(tokio_postgres::Config::get_ports).collect();
+        let ports: Vec<&[u16]> = target.hosts.iter().map(Config::get_ports).collect();
         assert_eq!(ports, [&[5001], &[5002]]);
         assert!(target.hosts.iter().all(|host| host.get_user() == Some("till") && host.get_password().is_some()));
     }
@@ -197,20 +233,35 @@ mod tests {
             match target(url) {
                 Ok(target) => assert!(target.hosts.iter().all(|host| host.get_ssl_mode() == mode), "{url}"),
                 // A machine without authorities' certificates.
-                Err(said) => assert!(mode == SslMode::Require && said.contains("ledger.ca"), "{said}"),
+                Err(error) => assert!(mode == SslMode::Require && error.contains("ledger.ca"), "{error}"),
             }
         }
         for mode in ["prefer", "allow", "verify-ca", ""] {
-            let said = target(&format!("postgres://127.0.0.1/shop?sslmode={mode}")).err().unwrap();
-            assert!(said.contains(&format!("sslmode={mode};")), "{said}");
+            let error = target(&format!("postgres://127.0.0.1/shop?sslmode={mode}")).err().unwrap();
+            assert!(error.contains(&format!("sslmode={mode};")), "{error}");
         }
     }
 
     #[test]
     fn what_is_no_url_is_refused_without_showing_it() {
         for url in ["mysql://till:secret@db/shop", "postgres:///shop", "postgres://till:secret@db:x/shop", "secret"] {
-            let said = target(url).err().unwrap();
-            assert!(said.starts_with("ledger.url is not of the form") && !said.contains("secret"), "{said}");
+            let error = target(url).err().unwrap();
+            assert!(error.starts_with("ledger.url is not of the form") && !error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_primary_that_has_been_silent_is_waited_for_no_longer_than_one_that_falls_silent_now() {
+        let silent_for = |time| {
+            let begun = Instant::now().checked_sub(Duration::from_secs(time)).expect("the machine is up for long");
+            Pulse { begun, answered_ms: AtomicU64::new(0), patience: Duration::from_secs(10) }
+        };
+        let seconds = |pulse: &Pulse| (pulse.is_due(), pulse.wait().as_millis().div_ceil(1000));
+        assert_eq!([0, 3, 6].map(|time| seconds(&silent_for(time))), [(false, 10), (false, 7), (true, 5)]);
+        let pulse = silent_for(6);
+        pulse.beat();
+        assert_eq!(seconds(&pulse), (false, 10));
+        // A process that stood still received nothing meanwhile, and asks.
+        assert_eq!(seconds(&silent_for(60)), (true, 5));
     }
 }

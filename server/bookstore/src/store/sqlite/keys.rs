@@ -6,11 +6,11 @@
 //! commit, so that neighbours share a page. A restart reads the log's unindexed tail and continues the move: each slice
 //! commits its progress. This is the memtable of a log-structured merge tree (O'Neil et al., 1996) over one B-tree.
 
-use std::{hash::Hasher, mem};
+use std::{collections::HashMap, hash::Hasher, mem};
 
 use siphasher::sip::SipHasher13;
 
-use super::write::Writer;
+use super::writer::{KeyLookup, Writer};
 use crate::domain::{Entry, IdempotencyKey, KeyOwner};
 
 /// A key's hash and its entry's number. The hash is signed, as `SQLite`'s integers are.
@@ -77,7 +77,7 @@ pub(crate) struct Slice {
 
 impl Keys {
     /// Reads the log's unindexed tail.
-    pub(crate) fn load(writer: &mut Writer<'_>, in_memory: usize) -> rusqlite::Result<Self> {
+    pub(crate) fn load(writer: &Writer, in_memory: usize) -> rusqlite::Result<Self> {
         // The seed is a secret of the file, against chosen collisions.
         let hasher = SipHasher13::new_with_key(&writer.key_hash_seed()?);
         let indexed_up_to = writer.keys_indexed_up_to()?;
@@ -121,25 +121,38 @@ impl Keys {
         self.fresh.insert((hash, number));
     }
 
-    /// The committed entry with this key, or else with its bytes in the common space.
-    pub(crate) fn find(&self, writer: &mut Writer<'_>, key: &IdempotencyKey) -> rusqlite::Result<Option<Entry>> {
-        match self.find_owned(writer, key)? {
-            None if key.owner() != KeyOwner::COMMON => self.find_owned(writer, &key.of(KeyOwner::COMMON)),
-            found => Ok(found),
+    /// The committed entries with these keys, or else with their bytes in the common space.
+    pub(crate) fn find(
+        &self,
+        writer: &Writer,
+        keys: &[IdempotencyKey],
+    ) -> rusqlite::Result<HashMap<IdempotencyKey, Entry>> {
+        let mut found = HashMap::new();
+        if keys.is_empty() {
+            return Ok(found);
         }
+        let mut lookup = writer.key_lookup()?;
+        for key in keys {
+            let entry = match self.find_owned(&mut lookup, key)? {
+                None if key.owner() != KeyOwner::COMMON => self.find_owned(&mut lookup, &key.of(KeyOwner::COMMON))?,
+                entry => entry,
+            };
+            found.extend(entry.and_then(|entry| Some((entry.key?, entry))));
+        }
+        Ok(found)
     }
 
-    fn find_owned(&self, writer: &mut Writer<'_>, key: &IdempotencyKey) -> rusqlite::Result<Option<Entry>> {
+    fn find_owned(&self, lookup: &mut KeyLookup<'_>, key: &IdempotencyKey) -> rusqlite::Result<Option<Entry>> {
         let hash = self.hash(key);
         let moving = self.moving.iter().flat_map(|moving| moving.keys.find(hash));
         let mut candidates: Vec<i64> = self.fresh.find(hash).chain(moving).collect();
         if candidates.is_empty() {
-            candidates = writer.numbers_of_key(hash)?;
+            candidates = lookup.numbers(hash)?;
         }
         // Two keys can share a hash, so compare the entries; the first match, because its caller got that answer.
         candidates.sort_unstable();
         for number in candidates {
-            if let Some(entry) = writer.entry(number)?.filter(|entry| entry.key == Some(*key)) {
+            if let Some(entry) = lookup.entry(number)?.filter(|entry| entry.key == Some(*key)) {
                 return Ok(Some(entry));
             }
         }
@@ -150,7 +163,7 @@ impl Keys {
     /// the newest entry passed to [`Keys::insert`].
     pub(crate) fn write_slice(
         &mut self,
-        writer: &mut Writer<'_>,
+        writer: &Writer,
         arrivals: usize,
         last_number: i64,
     ) -> rusqlite::Result<Slice> {

@@ -1,29 +1,25 @@
 //! The bookstore's file: one `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on
 //! disk (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
-mod checkpoints;
 mod copy;
-mod file;
-mod frozen;
+mod durability;
+mod errors;
 mod inspect;
 mod keys;
-mod mend;
 mod open;
 mod read;
-mod reason;
 mod rows;
 mod schema;
 mod state;
+mod store;
 mod transaction;
-mod trouble;
-mod write;
+mod writer;
 
-pub(crate) use copy::reader;
 pub use copy::{Contents, CopyError, contents, copy};
-pub(crate) use file::SqliteStore;
-pub(crate) use frozen::{FreezeError, Frozen};
+pub(crate) use copy::{FreezeError, Frozen, reader};
+pub(crate) use errors::reason;
 pub use open::OpenError;
 pub(crate) use open::{Role, open};
-pub(crate) use reason::reason;
 pub(crate) use rows::{each_book, insert_books};
 pub use schema::VERSION;
+pub(crate) use store::SqliteStore;

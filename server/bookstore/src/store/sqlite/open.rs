@@ -10,9 +10,10 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
+    super::interface::Broken,
+    durability::{WAL_PAGES, rewrite_log},
+    errors::reason as reason_of,
     inspect::{NUMBER_MAX, impossible_numbers},
-    mend::{WAL_PAGES, rewrite_log},
-    reason::reason as reason_of,
     rows::insert_books,
     schema,
 };
@@ -35,7 +36,7 @@ pub(crate) enum Role {
 
 /// An open file.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenFile {
     /// The connection.
     pub connection: Connection,
     /// True if this call created the file.
@@ -118,6 +119,12 @@ impl OpenError {
     }
 }
 
+impl From<OpenError> for Broken {
+    fn from(error: OpenError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// True if permissions prevent opening the file, which `SQLite` does not report.
 fn not_writable(path: &Path) -> bool {
     let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
@@ -126,7 +133,7 @@ fn not_writable(path: &Path) -> bool {
     })
 }
 
-pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
+pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenFile, OpenError> {
     if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
     }
@@ -161,7 +168,7 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     }
     connection.set_prepared_statement_cache_capacity(64);
-    Ok(Opened { connection, created })
+    Ok(OpenFile { connection, created })
 }
 
 /// Makes the file's visible contents durable, because an earlier process may have ended before repairing a failed

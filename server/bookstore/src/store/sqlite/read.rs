@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::interface::Page,
+    errors::reason,
     open::{Role, open},
-    reason::reason,
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, types::Type};
 
-use super::super::code::kind;
+use super::super::interface::kind;
 use crate::{
     domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,

@@ -13,7 +13,7 @@ pub const VERSION: i64 = MIGRATIONS.len() as i64;
 const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
-/// log, because one key at a time costs a page of WAL each; see `ledger::keys`.
+/// log, because one key at a time costs a page of WAL each; see [`keys`](super::keys).
 const V1: &str = r#"
 CREATE TABLE book (
     id          INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 2147483647),

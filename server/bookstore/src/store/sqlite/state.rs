@@ -7,10 +7,10 @@ use std::{
     time::Instant,
 };
 
-use commit::{Moved, Place};
+use commit::{FileIdentity, Moved};
 use tokio::sync::watch;
 
-use super::{keys::Keys, write::Writer};
+use super::{keys::Keys, writer::Writer};
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     metrics::Metrics,
@@ -25,7 +25,7 @@ pub(super) struct State {
 
 impl State {
     /// Reads everything and publishes it.
-    pub(super) fn load(writer: &mut Writer<'_>, shelf: &Shelf, settings: &Settings) -> rusqlite::Result<Self> {
+    pub(super) fn load(writer: &Writer, shelf: &Shelf, settings: &Settings) -> rusqlite::Result<Self> {
         let mut topics = HashSet::<Arc<str>>::new();
         let mut books = Vec::new();
         writer.each_book(|book| {
@@ -44,9 +44,9 @@ impl State {
 pub(super) struct Shared {
     pub(super) path: PathBuf,
     /// The file that was opened at the start, and the only one that this process sells from.
-    pub(super) file: Place,
+    pub(super) file: FileIdentity,
     /// A file that left its place under a connection; none is opened until it is back.
-    pub(super) missing: Mutex<Option<Place>>,
+    pub(super) missing: Mutex<Option<FileIdentity>>,
     pub(super) settings: Settings,
     pub(super) shelf: Arc<Shelf>,
     pub(super) state: Mutex<State>,
@@ -65,17 +65,17 @@ impl Shared {
     pub(super) fn check_before_opening(&self) -> Result<(), Moved> {
         self.file.check()?;
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        missing.as_ref().map_or(Ok(()), Place::check)?;
+        missing.as_ref().map_or(Ok(()), FileIdentity::check)?;
         *missing = None;
         Ok(())
     }
 
     /// Fails if the file or its WAL is not in its place any more. What was committed there may be lost.
-    pub(super) fn check(&self, log: Option<&Place>) -> Result<(), Moved> {
+    pub(super) fn check(&self, wal: Option<&FileIdentity>) -> Result<(), Moved> {
         self.file.check()?;
-        let Some(log) = log else { return Ok(()) };
-        log.check().inspect_err(|_| {
-            *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(log.clone());
+        let Some(wal) = wal else { return Ok(()) };
+        wal.check().inspect_err(|_| {
+            *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal.clone());
         })
     }
 }

@@ -1,26 +1,28 @@
-//! One transaction: catches up with other processes, lets the ledger decide, writes, commits and publishes.
+//! The ledger's connection to the file, and its transactions: each catches up with other processes, reads facts, writes,
+//! commits and publishes.
 
 use std::{
     collections::BTreeSet,
+    mem,
     sync::{MutexGuard, PoisonError},
     time::Instant,
 };
 
-use commit::{Moved, Place};
+use commit::{FileIdentity, Moved};
 
 use super::{
-    super::interface::{Attempt, Broken, Changes, Facts, Failure, Session, Wanted, Work},
-    checkpoints::{self, Checkpoints},
+    super::{
+        facts::{Facts, Wanted},
+        interface::{Broken, Changes, LedgerConnection, LedgerTransaction, TransactionError, TransactionId},
+    },
+    durability::{self, Checkpoints},
+    errors::{before_commit, in_doubt, not_begun},
     inspect::NUMBER_MAX,
-    keys::Keys,
-    mend,
     state::{Shared, State},
-    trouble::{Trouble, before_commit, not_begun},
-    write::Writer,
+    writer::Writer,
 };
 use crate::{
-    catalogue::Catalogue,
-    domain::{BookId, Entry, IdempotencyKey},
+    domain::BookId,
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -32,148 +34,64 @@ const FOREIGN_CHUNK: usize = 1 << 16;
 const LOOKED_AT_PER_RAISED: usize = 16;
 
 /// A connection that makes transactions.
-pub(super) struct Transactions<'a, 'c> {
+pub(super) struct SqliteConnection<'a> {
     shared: &'a Shared,
-    writer: Writer<'c>,
+    writer: Writer,
     /// The WAL that the connection writes to.
-    log: Option<Place>,
+    wal: Option<FileIdentity>,
     version_seen: Option<i64>,
     checkpoints: Checkpoints,
 }
 
-impl Session for Transactions<'_, '_> {
-    fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
-        self.run(work)
+impl LedgerConnection for SqliteConnection<'_> {
+    fn begin(&mut self) -> Result<Box<dyn LedgerTransaction + '_>, TransactionError> {
+        // SQLite's own wait for the write lock is unfair: a thread could lose to the others until its timeout.
+        let asked = Instant::now();
+        let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if turn.is_some_and(|gave_up| gave_up > asked) {
+            // Another thread has just waited for the full timeout.
+            return Err(TransactionError::Refused(Fault::Unavailable(Unavailable::Locked)));
+        }
+        Ok(Box::new(SqliteTransaction { connection: self, turn, state: None, is_stale: false }))
     }
 
     fn read_back(&mut self) -> Result<(), Broken> {
-        checkpoints::repair(self.shared, &mut self.writer)?;
-        Ok(checkpoints::read_back(self.shared, &mut self.writer)?)
+        durability::repair(self.shared, &self.writer)?;
+        Ok(durability::read_back(self.shared, &self.writer)?)
     }
 
-    fn settle(&mut self, _: &Attempt) -> Result<bool, Broken> {
-        Err(Broken("a file has no attempts to settle".to_owned()))
+    fn settle(&mut self, _: &TransactionId) -> Result<Option<bool>, Broken> {
+        Ok(None)
     }
 
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
         if is_idle {
-            self.check_places()?;
+            self.check_files()?;
             self.catch_up_readers()?;
         }
-        Ok(self.checkpoints.make_if_due(self.shared, &mut self.writer)?)
+        Ok(self.checkpoints.make_if_due(self.shared, &self.writer)?)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Broken> {
+        // SQLite deletes the WAL by its name, which may be that of another file now.
+        self.check_files()?;
+        durability::empty_log(self.shared, &self.writer);
+        Ok(())
     }
 }
 
-impl<'a, 'c> Transactions<'a, 'c> {
-    pub(super) fn new(shared: &'a Shared, writer: Writer<'c>) -> Self {
-        let log = Place::of(mend::log_path(&shared.path)).ok();
-        Self { shared, writer, log, version_seen: None, checkpoints: Checkpoints::new() }
+impl<'a> SqliteConnection<'a> {
+    pub(super) fn new(shared: &'a Shared, writer: Writer) -> Self {
+        let wal = FileIdentity::of(durability::log_path(&shared.path)).ok();
+        Self { shared, writer, wal, version_seen: None, checkpoints: Checkpoints::new() }
     }
 
-    /// Ends the work before the connection is closed.
-    pub(super) fn close(mut self) -> Result<(), Broken> {
-        // SQLite deletes the WAL by its name, which may be that of another file now.
-        self.check_places()?;
-        checkpoints::empty_log(self.shared, &mut self.writer);
-        Ok(())
-    }
-
-    fn check_places(&self) -> Result<(), Moved> {
-        self.shared.check(self.log.as_ref())
+    fn check_files(&self) -> Result<(), Moved> {
+        self.shared.check(self.wal.as_ref())
     }
 
     fn state(&self) -> MutexGuard<'a, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn run(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
-        // SQLite's own wait for the write lock is unfair: a thread could lose to the others until its timeout.
-        let asked = Instant::now();
-        let mut turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if turn.is_some_and(|gave_up| gave_up > asked) {
-            // Another thread has just waited for the full timeout.
-            return Err(Failure::Refused(Fault::Unavailable(Unavailable::Locked)));
-        }
-        let mut reload = false;
-        // The second attempt is for a file that was changed without a log entry.
-        for _ in 0..2 {
-            if let Err(error) = self.writer.begin() {
-                let failure = not_begun(error);
-                if matches!(failure, Failure::Refused(_)) {
-                    *turn = Some(Instant::now());
-                }
-                return Err(failure);
-            }
-            match self.attempt(work, reload) {
-                Err(Trouble::Stale) => {
-                    tracing::warn!("books were changed without a log entry; reading them all again");
-                    self.writer.rollback().map_err(before_commit)?;
-                    reload = true;
-                }
-                Err(Trouble::LogFull) => {
-                    self.writer.rollback().map_err(before_commit)?;
-                    let reason = "its log is at the last number there is; start with a new file";
-                    return Err(Failure::Refused(Fault::Failed(reason.to_owned())));
-                }
-                Err(Trouble::Sqlite(error)) => return Err(before_commit(error)),
-                Err(Trouble::Moved(moved)) => return Err(Failure::Unknown(moved.into(), None)),
-                Err(Trouble::Commit(error)) => return Err(Failure::Unknown(error.into(), None)),
-                Err(Trouble::Decided(failure)) => return Err(failure),
-                Ok(()) => return Ok(()),
-            }
-        }
-        Err(Failure::Refused(Fault::Failed("the books keep changing behind the log".to_owned())))
-    }
-
-    fn attempt(&mut self, work: &mut dyn Work, reload: bool) -> Result<(), Trouble> {
-        let shared = self.shared;
-        let mut state = self.state();
-        if reload {
-            *state = State::load(&mut self.writer, &shared.shelf, &shared.settings)?;
-        } else {
-            self.catch_up(&mut state)?;
-        }
-        if state.last_number >= NUMBER_MAX {
-            return Err(Trouble::LogFull);
-        }
-        let catalogue = shared.shelf.load();
-        let (keys, last_number) = (&state.keys, state.last_number);
-        let wanted = work.wanted();
-        let mut held = Held { catalogue: &catalogue, keys, writer: &mut self.writer, wanted, last_number };
-        let changes = work.decide(&mut held).map_err(Trouble::Decided)?;
-        let Some(last) = changes.entries.last() else {
-            self.writer.rollback()?;
-            return Ok(self.check_places()?);
-        };
-        self.write(&changes)?;
-        let new_keys = || changes.entries.iter().filter_map(|entry| Some((entry.key.as_ref()?, entry.number)));
-        let slice = state.keys.write_slice(&mut self.writer, new_keys().count(), last_number)?;
-        let start = Instant::now();
-        self.writer.commit().map_err(Trouble::Commit)?;
-        self.check_places()?;
-        shared.metrics.committed(changes.entries.len(), start.elapsed());
-        state.keys.slice_committed(&slice);
-        for (key, number) in new_keys() {
-            state.keys.insert(key, number);
-        }
-        state.last_number = last.number;
-        for change in &changes.books {
-            if let Some((book, price)) = catalogue.get(change.id).zip(Cents::new(change.price_cents.1)) {
-                book.publish(change.stock.1, price);
-            }
-        }
-        shared.last_number.send_replace(last.number);
-        Ok(())
-    }
-
-    /// Writes one UPDATE per book, and many log rows per statement.
-    fn write(&mut self, changes: &Changes) -> Result<(), Trouble> {
-        for change in &changes.books {
-            if !self.writer.change_book(change)? {
-                return Err(Trouble::Stale);
-            }
-        }
-        Ok(self.writer.append(&changes.entries)?)
     }
 
     /// Applies other processes' commits. Call it in a transaction; under the write lock the result is final.
@@ -219,40 +137,123 @@ impl<'a, 'c> Transactions<'a, 'c> {
     }
 }
 
-/// Facts from the file, under its write lock.
-struct Held<'a, 'c> {
-    catalogue: &'a Catalogue,
-    keys: &'a Keys,
-    writer: &'a mut Writer<'c>,
-    wanted: Wanted,
-    last_number: i64,
+/// A transaction under the file's write lock.
+struct SqliteTransaction<'t, 'a> {
+    connection: &'t mut SqliteConnection<'a>,
+    turn: MutexGuard<'a, Option<Instant>>,
+    /// Held from the reading of facts until they are published.
+    state: Option<MutexGuard<'a, State>>,
+    /// True if the file was changed without a log entry, so that all books must be read again.
+    is_stale: bool,
 }
 
-impl Facts for Held<'_, '_> {
-    fn book(&mut self, id: BookId) -> Option<(u32, Cents)> {
-        self.catalogue.get(id).map(|book| (book.stock(), book.price()))
+impl LedgerTransaction for SqliteTransaction<'_, '_> {
+    fn read(&mut self, wanted: &Wanted) -> Result<Facts, TransactionError> {
+        let SqliteConnection { shared, writer, .. } = &*self.connection;
+        if let Err(error) = writer.begin() {
+            let error = not_begun(error);
+            if matches!(error, TransactionError::Refused(_)) {
+                *self.turn = Some(Instant::now());
+            }
+            return Err(error);
+        }
+        let mut state = self.connection.state();
+        if self.is_stale {
+            *state = State::load(writer, &shared.shelf, &shared.settings).map_err(before_commit)?;
+        } else {
+            self.connection.catch_up(&mut state).map_err(before_commit)?;
+        }
+        if state.last_number >= NUMBER_MAX {
+            self.connection.writer.rollback().map_err(before_commit)?;
+            let reason = "its log is at the last number there is; start with a new file";
+            return Err(TransactionError::Refused(Fault::Failed(reason.to_owned())));
+        }
+        let facts = self.connection.facts(&state, wanted).map_err(before_commit);
+        self.state = Some(state);
+        facts
     }
 
-    fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure> {
-        self.keys.find(self.writer, key).map_err(before_commit)
+    fn read_more(&mut self, first: &Wanted, more: &Wanted, facts: &mut Facts) -> Result<(), TransactionError> {
+        if let Some(state) = &self.state {
+            facts.add(first, more, self.connection.facts(state, more).map_err(before_commit)?);
+        }
+        Ok(())
     }
 
-    fn below(&mut self) -> (Vec<BookId>, Option<BookId>) {
-        let Wanted::Below { amount, after, most } = self.wanted else { return (Vec::new(), None) };
-        let (mut found, mut last) = (Vec::new(), None);
-        // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
-        for book in self.catalogue.after(after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
-            found.extend((book.stock() < amount).then(|| book.id()));
-            last = Some(book.id());
-            if found.len() == most {
-                break;
+    fn commit(&mut self, changes: &Changes) -> Result<(), TransactionError> {
+        let SqliteConnection { shared, writer, .. } = &*self.connection;
+        let Some(state) = self.state.as_mut().filter(|_| !changes.entries.is_empty()) else {
+            writer.rollback().map_err(before_commit)?;
+            return self.connection.check_files().map_err(in_doubt);
+        };
+        // One UPDATE per book, and many log rows per statement.
+        if !writer.change_books(&changes.books).map_err(before_commit)? {
+            tracing::warn!("books were changed without a log entry; reading them all again");
+            writer.rollback().map_err(before_commit)?;
+            self.state = None;
+            if mem::replace(&mut self.is_stale, true) {
+                return Err(TransactionError::Refused(Fault::Failed(
+                    "the books keep changing behind the log".to_owned(),
+                )));
+            }
+            return Err(TransactionError::Again);
+        }
+        writer.append(&changes.entries).map_err(before_commit)?;
+        let arrivals = changes.entries.iter().filter(|entry| entry.key.is_some()).count();
+        let last_number = state.last_number;
+        let slice = state.keys.write_slice(writer, arrivals, last_number).map_err(before_commit)?;
+        let start = Instant::now();
+        writer.commit().map_err(in_doubt)?;
+        self.connection.check_files().map_err(in_doubt)?;
+        shared.metrics.committed(changes.entries.len(), start.elapsed());
+        state.keys.slice_committed(&slice);
+        Ok(())
+    }
+
+    fn publish(&mut self, changes: &Changes) {
+        let (Some(mut state), Some(last)) = (self.state.take(), changes.entries.last()) else { return };
+        for entry in &changes.entries {
+            if let Some(key) = &entry.key {
+                state.keys.insert(key, entry.number);
             }
         }
-        (found, last)
+        state.last_number = last.number;
+        let shared = self.connection.shared;
+        let catalogue = shared.shelf.load();
+        for change in &changes.books {
+            if let Some((book, price)) = catalogue.get(change.id).zip(Cents::new(change.price_cents.1)) {
+                book.publish(change.stock.1, price);
+            }
+        }
+        shared.last_number.send_replace(last.number);
     }
+}
 
-    fn next_number(&mut self, _: BookId) -> i64 {
-        self.last_number += 1;
-        self.last_number
+impl SqliteConnection<'_> {
+    fn facts(&self, state: &State, wanted: &Wanted) -> rusqlite::Result<Facts> {
+        let catalogue = self.shared.shelf.load();
+        let numbers = vec![state.last_number + 1..=i64::MAX].into_iter().flatten();
+        let mut facts = Facts { numbers, ..Facts::default() };
+        match wanted {
+            Wanted::Named { books, keys, .. } => {
+                let found = books.iter().filter_map(|id| catalogue.get(*id));
+                facts.books = found.map(|book| (book.id(), (book.stock(), book.price()))).collect();
+                facts.earlier = state.keys.find(&self.writer, keys)?;
+            }
+            Wanted::Below { amount, after, most } => {
+                // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
+                for book in catalogue.after(*after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
+                    if book.stock() < *amount {
+                        facts.books.insert(book.id(), (book.stock(), book.price()));
+                        facts.below.0.push(book.id());
+                    }
+                    facts.below.1 = Some(book.id());
+                    if facts.below.0.len() == *most {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(facts)
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     super::interface::Changes,
-    news::{News, RANGES_MAX},
+    announcements::{Announcement, RANGES_MAX},
 };
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
@@ -37,11 +37,11 @@ struct Known {
     /// Everything up to this entry was applied, and no entry below it can still be committed.
     horizon: i64,
     /// Numbers above the horizon of completely applied transactions.
-    told: RangeInclusiveSet<i64>,
+    announced: RangeInclusiveSet<i64>,
     /// Something unannounced was committed above the horizon.
-    is_untold: bool,
+    is_unannounced: bool,
     /// This server's commits not yet announced.
-    news: News,
+    announcement: Announcement,
 }
 
 /// Parts of the log that must be read.
@@ -50,14 +50,14 @@ pub(super) struct Lacking {
     /// Everything up to this entry is known.
     pub(super) horizon: i64,
     /// There are unannounced entries above it.
-    pub(super) is_untold: bool,
+    pub(super) is_unannounced: bool,
     /// Unannounced numbers.
     pub(super) gaps: Vec<RangeInclusive<i64>>,
 }
 
 /// The catalogue, protected from going back in time.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct Visible {
     shelf: Arc<Shelf>,
     known: Mutex<Known>,
     newest: watch::Sender<i64>,
@@ -68,7 +68,7 @@ pub(super) struct Shown {
     current_ms: AtomicI64,
 }
 
-impl Shown {
+impl Visible {
     pub(super) fn new(shelf: Arc<Shelf>) -> Self {
         Self {
             shelf,
@@ -83,41 +83,41 @@ impl Shown {
     /// Applies a commit of this server, whose transaction drew these numbers.
     pub(super) fn publish(&self, changes: &Changes, drawn: Vec<RangeInclusive<i64>>) {
         let numbers: FxHashMap<BookId, i64> = changes.entries.iter().map(|entry| (entry.book, entry.number)).collect();
-        let mut news = News::default();
+        let mut announcement = Announcement::default();
         for change in &changes.books {
             let number = numbers.get(&change.id).copied().unwrap_or_default();
             if let Some(price) = Cents::new(change.price_cents.1) {
-                news.add_book(change.id, (number, change.stock.1, price));
+                announcement.add_book(change.id, (number, change.stock.1, price));
             }
         }
-        news.add_numbers(drawn);
+        announcement.add_numbers(drawn);
         let mut known = self.lock();
-        known.show(&news, &self.shelf);
-        known.news.add(news);
+        known.show(&announcement, &self.shelf);
+        known.announcement.add(announcement);
         drop(known);
         self.committed.notify_one();
     }
 
     /// Applies another server's notification.
-    pub(super) fn hear(&self, news: &News) {
-        self.lock().show(news, &self.shelf);
+    pub(super) fn announced(&self, announcement: &Announcement) {
+        self.lock().show(announcement, &self.shelf);
     }
 
     /// Notes that something unannounced was committed.
-    pub(super) fn set_untold(&self) {
-        self.lock().is_untold = true;
+    pub(super) fn set_unannounced(&self) {
+        self.lock().is_unannounced = true;
     }
 
     /// Takes this server's commits since the last call.
-    pub(super) fn take_news(&self) -> News {
-        mem::take(&mut self.lock().news)
+    pub(super) fn take_announcement(&self) -> Announcement {
+        mem::take(&mut self.lock().announcement)
     }
 
     /// Parts of the log that must be read; only gaps up to `due`.
     pub(super) fn lacking(&self, due: i64) -> Lacking {
         let mut known = self.lock();
-        let (horizon, is_untold) = (known.horizon, mem::take(&mut known.is_untold));
-        Lacking { horizon, is_untold, gaps: known.gaps(horizon, due).collect() }
+        let (horizon, is_unannounced) = (known.horizon, mem::take(&mut known.is_unannounced));
+        Lacking { horizon, is_unannounced, gaps: known.gaps(horizon, due).collect() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -127,9 +127,9 @@ impl Shown {
     /// Applies the follower's reads of the log.
     pub(super) fn apply(&self, read: Vec<Version>) {
         let mut known = self.lock();
-        let news: Vec<Version> = read.into_iter().filter(|(id, number, _)| known.is_news(*id, *number)).collect();
-        known.versions.extend(news.iter().map(|(id, number, _)| (*id, *number)));
-        self.shelf.apply(news.into_iter().map(|(id, _, book)| (id, book)));
+        let newer: Vec<Version> = read.into_iter().filter(|(id, number, _)| known.is_newer(*id, *number)).collect();
+        known.versions.extend(newer.iter().map(|(id, number, _)| (*id, *number)));
+        self.shelf.apply(newer.into_iter().map(|(id, _, book)| (id, book)));
     }
 
     /// Notes that no entry up to `passed` can still be committed, and that the log had no unapplied ones up to `read`
@@ -137,7 +137,7 @@ impl Shown {
     pub(super) fn pass(&self, passed: i64, read: i64) -> i64 {
         let mut known = self.lock();
         // Unread entries may be below.
-        if !known.is_untold {
+        if !known.is_unannounced {
             let gap = known.gaps(read, passed).next().map(|gap| gap.start() - 1);
             known.pass(gap.unwrap_or(passed));
         }
@@ -155,7 +155,7 @@ impl Shown {
         let catalogue = Catalogue::from_ordered(books.collect());
         let mut known = self.lock();
         // Notifications may be newer than these books; and another primary's commits may be lost.
-        *known = Known { horizon, is_untold: true, ..Known::default() };
+        *known = Known { horizon, is_unannounced: true, ..Known::default() };
         self.shelf.replace(catalogue);
     }
 
@@ -182,10 +182,10 @@ impl Shown {
 }
 
 impl Known {
-    fn show(&mut self, news: &News, shelf: &Shelf) {
+    fn show(&mut self, announcement: &Announcement, shelf: &Shelf) {
         let catalogue = shelf.load();
-        for (id, (number, stock, price)) in news.books() {
-            if !self.is_news(id, number) {
+        for (id, (number, stock, price)) in announcement.books() {
+            if !self.is_newer(id, number) {
                 continue;
             }
             match catalogue.get(id) {
@@ -194,12 +194,12 @@ impl Known {
                     book.publish(stock, price);
                 }
                 // Another program just added it.
-                None => self.is_untold = true,
+                None => self.is_unannounced = true,
             }
         }
-        self.told.extend(news.numbers());
-        if self.told.len() > RANGES_MAX {
-            self.told.clear();
+        self.announced.extend(announcement.numbers());
+        if self.announced.len() > RANGES_MAX {
+            self.announced.clear();
         }
     }
 
@@ -207,17 +207,17 @@ impl Known {
     fn gaps(&self, after: i64, last: i64) -> impl Iterator<Item = RangeInclusive<i64>> {
         let first = after.max(self.horizon) + 1;
         let range = (first <= last).then_some(first..=last);
-        range.into_iter().flat_map(|range| self.told.gaps(&range).collect::<Vec<_>>())
+        range.into_iter().flat_map(|range| self.announced.gaps(&range).collect::<Vec<_>>())
     }
 
     fn pass(&mut self, horizon: i64) {
         self.horizon = horizon.max(self.horizon);
         let horizon = self.horizon;
         self.versions.retain(|_, number| *number > horizon);
-        self.told.remove(i64::MIN..=horizon);
+        self.announced.remove(i64::MIN..=horizon);
     }
 
-    fn is_news(&self, id: BookId, number: i64) -> bool {
+    fn is_newer(&self, id: BookId, number: i64) -> bool {
         number > self.versions.get(&id).copied().unwrap_or(self.horizon)
     }
 }
@@ -227,67 +227,67 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    fn shown() -> Shown {
-        let shown = Shown::new(Arc::default());
-        shown.replace(sample::books().collect(), 0);
-        shown.lacking(0);
-        shown
+    fn visible() -> Visible {
+        let visible = Visible::new(Arc::default());
+        visible.replace(sample::books().collect(), 0);
+        visible.lacking(0);
+        visible
     }
 
-    fn news(numbers: RangeInclusive<i64>, id: i32, number: i64, stock: u32) -> News {
-        let mut news = News::default();
-        news.add_numbers([numbers]);
-        news.add_book(BookId::new(id).expect("an id"), (number, stock, Cents::default()));
-        news
+    fn announcement(numbers: RangeInclusive<i64>, id: i32, number: i64, stock: u32) -> Announcement {
+        let mut announcement = Announcement::default();
+        announcement.add_numbers([numbers]);
+        announcement.add_book(BookId::new(id).expect("an id"), (number, stock, Cents::default()));
+        announcement
     }
 
-    fn stock(shown: &Shown) -> u32 {
-        shown.shelf.load().get(BookId::new(53477).expect("an id")).expect("a book").stock()
-    }
-
-    #[test]
-    fn the_horizon_passes_what_was_told_or_read_and_nothing_else() {
-        let shown = shown();
-        shown.hear(&news(1..=32, 53477, 5, 7));
-        shown.hear(&news(65..=96, 53477, 70, 6));
-        assert_eq!(shown.pass(96, 0), 32, "no one told of the numbers up to 64");
-        assert_eq!(shown.lacking(96).gaps, [33..=64]);
-        assert_eq!(shown.pass(96, 48), 48, "the log was read up to there");
-        assert_eq!(shown.pass(80, 64), 80, "later numbers may still be committed");
-        assert_eq!(shown.pass(200, 200), 200);
-        assert_eq!(shown.pass(100, 100), 200, "it never goes back");
-        assert!(shown.lacking(200).gaps.is_empty());
+    fn stock(visible: &Visible) -> u32 {
+        visible.shelf.load().get(BookId::new(53477).expect("an id")).expect("a book").stock()
     }
 
     #[test]
-    fn news_of_a_book_that_is_not_shown_are_read_in_the_log_before_the_horizon_passes_them() {
-        let shown = shown();
-        shown.hear(&news(1..=32, 7, 5, 7));
-        assert_eq!(shown.pass(32, 32), 0);
-        assert!(shown.lacking(0).is_untold);
-        assert_eq!(shown.pass(32, 32), 32);
+    fn the_horizon_passes_announced_and_read_numbers_and_no_others() {
+        let visible = visible();
+        visible.announced(&announcement(1..=32, 53477, 5, 7));
+        visible.announced(&announcement(65..=96, 53477, 70, 6));
+        assert_eq!(visible.pass(96, 0), 32, "the numbers up to 64 are not announced");
+        assert_eq!(visible.lacking(96).gaps, [33..=64]);
+        assert_eq!(visible.pass(96, 48), 48, "the log was read up to there");
+        assert_eq!(visible.pass(80, 64), 80, "later numbers may still be committed");
+        assert_eq!(visible.pass(200, 200), 200);
+        assert_eq!(visible.pass(100, 100), 200, "it never goes back");
+        assert!(visible.lacking(200).gaps.is_empty());
+    }
+
+    #[test]
+    fn the_log_is_read_for_an_unknown_book_before_the_horizon_passes_its_announcement() {
+        let visible = visible();
+        visible.announced(&announcement(1..=32, 7, 5, 7));
+        assert_eq!(visible.pass(32, 32), 0);
+        assert!(visible.lacking(0).is_unannounced);
+        assert_eq!(visible.pass(32, 32), 32);
     }
 
     #[test]
     fn more_ranges_than_are_kept_are_read_in_the_log() {
-        let shown = shown();
+        let visible = visible();
         let most = i64::try_from(RANGES_MAX).expect("a small number");
-        for place in 0..most {
-            shown.hear(&news(place * 64 + 1..=place * 64 + 32, 53477, 5, 7));
+        for number in 0..most {
+            visible.announced(&announcement(number * 64 + 1..=number * 64 + 32, 53477, 5, 7));
         }
-        assert_eq!(shown.lacking(i64::MAX - 1).gaps.len(), RANGES_MAX);
-        shown.hear(&news(most * 64 + 1..=most * 64 + 32, 53477, 5, 7));
-        assert_eq!(shown.lacking(64).gaps, [1..=64]);
+        assert_eq!(visible.lacking(i64::MAX - 1).gaps.len(), RANGES_MAX);
+        visible.announced(&announcement(most * 64 + 1..=most * 64 + 32, 53477, 5, 7));
+        assert_eq!(visible.lacking(64).gaps, [1..=64]);
     }
 
     #[test]
-    fn news_that_come_late_change_nothing() {
-        let shown = shown();
-        shown.hear(&news(1..=32, 53477, 5, 7));
-        shown.hear(&news(1..=32, 53477, 4, 8));
-        assert_eq!(stock(&shown), 7, "of the same book a newer entry was shown");
-        shown.pass(32, 0);
-        shown.hear(&news(1..=32, 53477, 6, 9));
-        assert_eq!(stock(&shown), 7, "below the horizon everything was shown");
+    fn late_announcements_change_nothing() {
+        let visible = visible();
+        visible.announced(&announcement(1..=32, 53477, 5, 7));
+        visible.announced(&announcement(1..=32, 53477, 4, 8));
+        assert_eq!(stock(&visible), 7, "of the same book a newer entry was shown");
+        visible.pass(32, 0);
+        visible.announced(&announcement(1..=32, 53477, 6, 9));
+        assert_eq!(stock(&visible), 7, "below the horizon everything was shown");
     }
 }

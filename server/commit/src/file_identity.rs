@@ -8,19 +8,19 @@ use std::{
     time::SystemTime,
 };
 
-/// The path of an open file, and the file that it led to.
+/// Path of an open file, and the file that it led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FileIdentity {
     path: PathBuf,
-    file: File,
+    inode: Inode,
 }
 
-/// Identity of a file on this machine. The inode of a deleted file is reused, so the time of birth counts where the
+/// A file on this machine. The inode number of a deleted file is reused, so the time of birth counts where the
 /// file system has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct File {
+struct Inode {
     device: u64,
-    inode: u64,
+    number: u64,
     born: Option<SystemTime>,
 }
 
@@ -49,17 +49,17 @@ pub enum Moved {
     },
 }
 
-impl Place {
+impl FileIdentity {
     /// The file at `path`, which is open or is opened next.
     pub fn of(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        Ok(Self { file: file_at(&path)?, path })
+        Ok(Self { inode: inode_at(&path)?, path })
     }
 
     /// Fails if the path leads to another file or to none. Costs one system call.
     pub fn check(&self) -> Result<(), Moved> {
-        match file_at(&self.path) {
-            Ok(file) if file == self.file => Ok(()),
+        match inode_at(&self.path) {
+            Ok(inode) if inode == self.inode => Ok(()),
             Ok(_) => Err(Moved::Replaced(self.path.clone())),
             Err(reason) if matches!(reason.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Err(Moved::Gone(self.path.clone()))
@@ -69,36 +69,36 @@ impl Place {
     }
 }
 
-fn file_at(path: &Path) -> io::Result<File> {
+fn inode_at(path: &Path) -> io::Result<Inode> {
     let found = fs::metadata(path)?;
-    Ok(File { device: found.dev(), inode: found.ino(), born: found.created().ok() })
+    Ok(Inode { device: found.dev(), number: found.ino(), born: found.created().ok() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Moved, Place};
+    use super::{FileIdentity, Moved};
     use std::fs;
 
     #[test]
-    fn only_the_file_itself_is_in_its_place() {
+    fn only_the_file_itself_passes_the_check() {
         let folder = tempfile::tempdir().unwrap();
         let (data, away) = (folder.path().join("data"), folder.path().join("away"));
         let path = data.join("a");
         fs::create_dir(&data).unwrap();
         fs::write(&path, "a").unwrap();
-        let place = Place::of(&path).unwrap();
+        let identity = FileIdentity::of(&path).unwrap();
         fs::write(&path, "longer").unwrap();
-        assert!(place.check().is_ok(), "contents do not matter");
+        assert!(identity.check().is_ok(), "contents do not matter");
         fs::rename(&data, &away).unwrap();
-        assert!(matches!(place.check(), Err(Moved::Gone(_))), "moved");
+        assert!(matches!(identity.check(), Err(Moved::Gone(_))), "moved");
         fs::create_dir(&data).unwrap();
         fs::copy(away.join("a"), &path).unwrap();
-        assert!(matches!(place.check(), Err(Moved::Replaced(_))), "a copy");
+        assert!(matches!(identity.check(), Err(Moved::Replaced(_))), "a copy");
         fs::rename(away.join("a"), &path).unwrap();
-        assert!(place.check().is_ok(), "moved back");
+        assert!(identity.check().is_ok(), "moved back");
         // The inode of the deleted file is the first that is free.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "a").unwrap();
-        assert!(matches!(place.check(), Err(Moved::Replaced(_))), "made anew");
+        assert!(matches!(identity.check(), Err(Moved::Replaced(_))), "made anew");
     }
 }

@@ -1,4 +1,4 @@
-//! A server's notifications of its commits, which save the others reading the log: payloads in JSON.
+//! Announcements: this server's notifications of its commits, which save the others reading the log: payloads in JSON.
 
 use std::{collections::hash_map::Entry, ops::RangeInclusive};
 
@@ -12,14 +12,14 @@ use crate::{
 };
 
 /// `PostgreSQL` accepts payloads of fewer than 8,000 bytes. A book takes up to 57, a range of numbers up to 42.
-const MOST: usize = 139;
+const ITEMS_MAX: usize = 139;
 
 /// While notifications cannot be sent, more ranges of numbers than this are left to readers of the log.
 pub(super) const RANGES_MAX: usize = 10_000;
 
 /// State of books after log entries.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct Announcement {
     /// Numbers of completely announced transactions.
     numbers: RangeInclusiveSet<i64>,
     /// The newest entry of each book, with stock and price after it.
@@ -35,7 +35,7 @@ struct Note {
     books: Vec<(i32, i64, u32, i64)>,
 }
 
-impl News {
+impl Announcement {
     pub(super) fn add_numbers(&mut self, drawn: impl IntoIterator<Item = RangeInclusive<i64>>) {
         self.numbers.extend(drawn);
     }
@@ -72,24 +72,24 @@ impl News {
         let numbers: Vec<_> = self.numbers.iter().map(|range| (*range.start(), *range.end())).collect();
         let books: Vec<_> =
             self.books().map(|(id, (number, stock, price))| (id.get(), number, stock, price.get())).collect();
-        let books = books.chunks(MOST).map(|books| Note { books: books.to_vec(), numbers: Vec::new() });
-        let numbers = numbers.chunks(MOST).map(|numbers| Note { numbers: numbers.to_vec(), books: Vec::new() });
+        let books = books.chunks(ITEMS_MAX).map(|books| Note { books: books.to_vec(), numbers: Vec::new() });
+        let numbers = numbers.chunks(ITEMS_MAX).map(|numbers| Note { numbers: numbers.to_vec(), books: Vec::new() });
         books.chain(numbers).filter_map(|note| serde_json::to_string(&note).ok()).collect()
     }
 
     /// Parses a payload; `None` for one of a trigger or of another release.
     pub(super) fn read(payload: &str) -> Option<Self> {
         let note: Note = serde_json::from_str(payload).ok()?;
-        let mut news = Self::default();
+        let mut announcement = Self::default();
         for (first, last) in note.numbers {
             // The set computes the number after the last one.
-            news.add_numbers((first <= last && last < i64::MAX).then_some(first..=last));
+            announcement.add_numbers((first <= last && last < i64::MAX).then_some(first..=last));
         }
         for (id, number, stock, price) in note.books {
             let stock = (stock <= STOCK_MAX).then_some(stock)?;
-            news.add_book(BookId::new(id)?, (number, stock, Cents::new(price)?));
+            announcement.add_book(BookId::new(id)?, (number, stock, Cents::new(price)?));
         }
-        Some(news)
+        Some(announcement)
     }
 }
 
@@ -99,43 +99,43 @@ mod tests {
 
     #[test]
     fn the_longest_payload_fits_and_each_is_read_as_it_was_written() {
-        let mut news = News::default();
+        let mut announcement = Announcement::default();
         let price = Cents::new(100_000_000_000).expect("the highest price");
-        for place in 0..300 {
-            let id = BookId::new(i32::MAX - place).expect("an id");
-            news.add_book(id, (i64::MAX - i64::from(place), i32::MAX.cast_unsigned(), price));
-            let first = i64::MAX - 3 * i64::from(place) - 2;
-            news.add_numbers([first..=first + 1]);
+        for number in 0..300 {
+            let id = BookId::new(i32::MAX - number).expect("an id");
+            announcement.add_book(id, (i64::MAX - i64::from(number), i32::MAX.cast_unsigned(), price));
+            let first = i64::MAX - 3 * i64::from(number) - 2;
+            announcement.add_numbers([first..=first + 1]);
         }
-        let payloads = news.payloads();
+        let payloads = announcement.payloads();
         assert_eq!(payloads.len(), 6);
         let longest = payloads.iter().map(String::len).max().expect("six");
         assert!((7900..8000).contains(&longest), "{longest}");
-        let mut read = News::default();
-        for part in payloads.iter().map(|payload| News::read(payload).expect("news")) {
+        let mut read = Announcement::default();
+        for part in payloads.iter().map(|payload| Announcement::read(payload).expect("an announcement")) {
             assert!(part.books.is_empty() || read.numbers.is_empty(), "numbers come last");
             read.add_numbers(part.numbers());
             part.books().for_each(|(id, state)| read.add_book(id, state));
         }
-        assert_eq!((read.books, read.numbers), (news.books, news.numbers));
+        assert_eq!((read.books, read.numbers), (announcement.books, announcement.numbers));
     }
 
     #[test]
-    fn what_is_no_news_is_not_read_as_such() {
+    fn rejects_other_payloads() {
         for payload in
             ["", "{}", "later", r#"{"numbers":[],"books":[[0,1,2,3]]}"#, r#"{"numbers":[],"books":[[1,1,2,-3]]}"#]
         {
-            assert!(News::read(payload).is_none(), "{payload}");
+            assert!(Announcement::read(payload).is_none(), "{payload}");
         }
     }
 
     #[test]
-    fn of_a_book_the_newest_entry_is_told() {
+    fn of_a_book_the_newest_entry_is_announced() {
         let (id, price) = (BookId::new(1).expect("an id"), Cents::new(1).expect("a price"));
-        let mut news = News::default();
+        let mut announcement = Announcement::default();
         for number in [5, 7, 6] {
-            news.add_book(id, (number, 1, price));
+            announcement.add_book(id, (number, 1, price));
         }
-        assert_eq!(news.books().collect::<Vec<_>>(), [(id, (7, 1, price))]);
+        assert_eq!(announcement.books().collect::<Vec<_>>(), [(id, (7, 1, price))]);
     }
 }

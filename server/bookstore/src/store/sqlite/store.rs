@@ -5,16 +5,16 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
-use commit::Place;
+use commit::FileIdentity;
 use tokio::sync::watch;
 
 use super::{
-    super::interface::{Broken, Later, Page, Serve, Store},
+    super::interface::{Broken, LedgerConnection, Page, ReadFuture, Store},
     open::{OpenError, Role, open},
     read::Readers,
     state::{Shared, State},
-    transaction::Transactions,
-    write::Writer,
+    transaction::SqliteConnection,
+    writer::Writer,
 };
 use crate::{
     catalogue::{Book, Books, Shelf},
@@ -49,15 +49,15 @@ impl SqliteStore {
         if opened.created {
             tracing::info!(path = %path.display(), "created a store with the sample catalogue");
         }
-        let mut writer = Writer::new(&opened.connection).map_err(failed)?;
+        let writer = Writer::new(opened.connection);
         writer.begin_read().map_err(failed)?;
         for wrong in writer.inspect().map_err(failed)? {
             tracing::error!(path = %path.display(), "{wrong}");
         }
-        let state = State::load(&mut writer, &shelf, &settings).map_err(failed)?;
+        let state = State::load(&writer, &shelf, &settings).map_err(failed)?;
         drop(writer);
-        let file =
-            Place::of(path).map_err(|reason| OpenError::Other { path: path.to_owned(), reason: reason.to_string() })?;
+        let file = FileIdentity::of(path)
+            .map_err(|reason| OpenError::Other { path: path.to_owned(), reason: reason.to_string() })?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let shared = Shared {
             path: path.to_owned(),
@@ -76,12 +76,14 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken> {
+    fn connect(&self) -> Result<Box<dyn LedgerConnection + '_>, Broken> {
         self.shared.check_before_opening()?;
         let opened = open(&self.shared.path, Role::Ledger, &self.shared.settings)?;
-        let mut transactions = Transactions::new(&self.shared, Writer::new(&opened.connection)?);
-        serve(&mut transactions)?;
-        transactions.close()
+        Ok(Box::new(SqliteConnection::new(&self.shared, Writer::new(opened.connection))))
+    }
+
+    fn locks_books(&self) -> bool {
+        false
     }
 
     fn newest(&self) -> watch::Receiver<i64> {
@@ -96,15 +98,15 @@ impl Store for SqliteStore {
         Unavailable::Recovering
     }
 
-    fn log(&self, page: Page, count: usize) -> Later<'_, Vec<Entry>> {
+    fn log(&self, page: Page, count: usize) -> ReadFuture<'_, Vec<Entry>> {
         Box::pin(self.readers.log(page, count))
     }
 
-    fn book(&self, id: BookId) -> Later<'_, Option<Arc<Book>>> {
+    fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>> {
         Box::pin(self.readers.book(id))
     }
 
-    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> Later<'_, Books> {
+    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
         match topic {
             Some(topic) => Box::pin(self.readers.topic(topic, after, count)),
             None => Box::pin(self.readers.books(after, count)),

@@ -1,4 +1,4 @@
-//! One transaction at a time on a separate connection, in two round trips: the first locks books and reads facts, and
+//! The ledger's transactions, one at a time on a separate connection, in two round trips: the first locks books and reads facts, and
 //! after the ledger's decision the last writes and commits. Another comes between them if enough work arrived during
 //! waits for locks.
 //!
@@ -10,6 +10,7 @@
 use std::{
     collections::BTreeSet,
     mem,
+    ops::RangeInclusive,
     time::{Duration, Instant},
 };
 
@@ -18,14 +19,16 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{Error, Row, Statement, types::ToSql};
 
 use super::{
-    super::interface::{Attempt, Broken, Changes, Failure, Session, Wanted, Work},
-    found::Found,
+    super::{
+        facts::{Facts, Wanted},
+        interface::{Broken, Changes, LedgerConnection, LedgerTransaction, TransactionError, TransactionId},
+    },
+    errors::PostgresError,
     link::{Link, connect, timed},
-    rows::{APPEND, Columns, ENTRY_COLUMNS},
+    rows::{APPEND, Columns, ENTRY_COLUMNS, book_id, entry, stock_and_price},
     schema::NUMBERS_A_VALUE,
-    shown::Shown,
     target::Target,
-    trouble::Trouble,
+    visible::Visible,
 };
 use crate::{
     domain::{BookId, Entry, IdempotencyKey},
@@ -43,8 +46,14 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 /// Counts the batch. As the first statement it also gives the transaction its id, which the log's followers rely on:
 /// numbers are drawn later.
-const COUNT: &str =
-    "UPDATE ledger_session SET batch = $2::bigint WHERE id = $1 AND batch = $2::bigint - 1 AND NOT ended";
+const COUNT: &str = "UPDATE ledger_session SET batch = $2::bigint, since = now() \
+    WHERE id = $1 AND batch = $2::bigint - 1 AND NOT ended";
+
+/// Removes the sessions without a batch for so long that no server can ask for an outcome of theirs any more: it asks
+/// within seconds of the COMMIT. One that is open all the same is replaced at its next batch. A row that is locked has a
+/// batch under way.
+const FORGET: &str = "DELETE FROM ledger_session WHERE id IN \
+    (SELECT id FROM ledger_session WHERE since < now() - interval '1 day' FOR UPDATE SKIP LOCKED)";
 
 const LOCK: &str =
     "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
@@ -82,15 +91,20 @@ struct Statements {
     append: Statement,
 }
 
-/// A writing connection.
-pub(super) struct PostgresSession<'a> {
-    runtime: &'a Runtime,
+/// The ledger's connection, with the runtime that drives it.
+pub(super) struct PostgresConnection<'a> {
+    session: Session<'a>,
+    runtime: Runtime,
+}
+
+/// An open session of the database.
+struct Session<'a> {
     target: &'a Target,
     link: Link,
     statements: Statements,
     settings: &'a Settings,
     metrics: &'a Metrics,
-    shown: &'a Shown,
+    visible: &'a Visible,
     /// Its row in `ledger_session`, and the last committed batch.
     id: i64,
     batch: i64,
@@ -100,17 +114,16 @@ pub(super) struct PostgresSession<'a> {
 ///
 /// Its statements are planned once. A plan per batch would be the same, and costs a tenth of a large transaction and
 /// more than a third of a small one.
-async fn begin(link: &Link, settings: &Settings) -> Result<i64, Trouble> {
+async fn begin(link: &Link, settings: &Settings) -> Result<i64, PostgresError> {
     let set = format!(
         "SET plan_cache_mode = force_generic_plan; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}",
         lock_wait(settings).as_millis(),
         (settings.busy_timeout * 2).as_millis()
     );
     link.client.batch_execute(&set).await?;
-    let old = "DELETE FROM ledger_session WHERE ended AND since < now() - interval '1 day'";
-    link.client.batch_execute(old).await?;
+    link.client.batch_execute(FORGET).await?;
     let row = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]);
-    Ok(link.said.durably(row).await?.try_get(0)?)
+    Ok(link.notices.durably(row).await?.try_get(0)?)
 }
 
 /// Longest wait for a lock; ends before the primary counts as silent. Never 0, which would be no limit.
@@ -119,7 +132,7 @@ fn lock_wait(settings: &Settings) -> Duration {
 }
 
 impl Statements {
-    async fn prepare(link: &Link) -> Result<Self, Trouble> {
+    async fn prepare(link: &Link) -> Result<Self, PostgresError> {
         let client = &link.client;
         let find_keys = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE idempotency_key = ANY($1::bytea[])");
         Ok(Self {
@@ -136,92 +149,43 @@ impl Statements {
     }
 }
 
-impl<'a> PostgresSession<'a> {
+impl<'a> PostgresConnection<'a> {
     /// Connects, and begins a session.
-    pub(super) async fn open(
-        runtime: &'a Runtime,
+    pub(super) fn open(
+        runtime: Runtime,
         target: &'a Target,
         settings: &'a Settings,
         metrics: &'a Metrics,
-        shown: &'a Shown,
-    ) -> Result<Self, Trouble> {
+        visible: &'a Visible,
+    ) -> Result<Self, PostgresError> {
+        let session = runtime.block_on(Session::open(target, settings, metrics, visible))?;
+        Ok(Self { session, runtime })
+    }
+}
+
+impl<'a> Session<'a> {
+    async fn open(
+        target: &'a Target,
+        settings: &'a Settings,
+        metrics: &'a Metrics,
+        visible: &'a Visible,
+    ) -> Result<Self, PostgresError> {
         let link = connect(target).await?;
         let id = timed(settings.database_timeout, begin(&link, settings)).await?;
         let statements = timed(settings.database_timeout, Statements::prepare(&link)).await?;
         target.pulse.beat();
-        Ok(Self { runtime, target, link, statements, settings, metrics, shown, id, batch: 0 })
+        Ok(Self { target, link, statements, settings, metrics, visible, id, batch: 0 })
     }
 
     /// Replaces an ended connection, whose transaction was rolled back. Fails if the primary does not answer at once.
-    async fn renew(&mut self) -> Result<(), Trouble> {
-        let Self { runtime, target, settings, metrics, shown, .. } = *self;
-        *self = timed(RENEW, Self::open(runtime, target, settings, metrics, shown)).await?;
-        Ok(())
-    }
-
-    /// Removes the session's row, before the connection is closed.
-    pub(super) async fn end(self) {
-        // A remaining row is harmless.
-        let _ = timed(self.settings.database_timeout, async {
-            Ok(self.link.client.execute("DELETE FROM ledger_session WHERE id = $1", &[&self.id]).await?)
-        })
-        .await;
-    }
-
-    async fn run(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
-        let (begun, mut tries, mut waits) = (Instant::now(), 0, true);
-        loop {
-            tries += 1;
-            let (trouble, is_open) = match self.attempt(work, waits).await {
-                Ok(()) => return Ok(()),
-                Err(Unfinished::Unknown(trouble)) => {
-                    let attempt = Attempt { session: self.id, batch: self.batch + 1 };
-                    return Err(Failure::Unknown(trouble.into(), Some(attempt)));
-                }
-                Err(Unfinished::Open(trouble)) => match self.rollback().await {
-                    Ok(()) => (trouble, true),
-                    Err(lost) => (lost, false),
-                },
-                Err(Unfinished::Undone(trouble)) => (trouble, false),
-            };
-            let is_again = if trouble.is_lock() && is_open {
-                // Once more, leaving out those of the named books that are locked.
-                mem::take(&mut waits) && matches!(work.wanted(), Wanted::Named { .. })
-            } else if trouble.is_lock() {
-                // Another transaction writes one of the keys.
-                begun.elapsed() < self.settings.busy_timeout
-            } else {
-                tries < TRIES && (trouble.is_race() || trouble.is_cut() && self.renew().await.is_ok())
-            };
-            if !is_again {
-                return Err(trouble.before_commit());
-            }
-        }
-    }
-
-    async fn attempt(&mut self, work: &mut dyn Work, waits: bool) -> Result<(), Unfinished> {
-        let wanted = work.wanted();
-        let mut facts = self.begin(&wanted, waits).await.map_err(Unfinished::from_open)?;
-        if let Some(more) = work.more() {
-            let read = self.lock_and_read(&more, &self.statements.lock_free);
-            let found = self.answered(read).await.map_err(Unfinished::from_open)?;
-            facts.add(&wanted, &more, found);
-        }
-        let changes = work.decide(&mut facts).map_err(|failure| Unfinished::Open(Trouble::Decided(failure)))?;
-        if changes.entries.is_empty() && !changes.repeats {
-            return self.rollback().await.map_err(Unfinished::Undone);
-        }
-        let start = Instant::now();
-        self.write_and_commit(&changes).await?;
-        self.batch += 1;
-        self.target.pulse.beat();
-        self.metrics.committed(changes.entries.len(), start.elapsed());
-        self.shown.publish(&changes, facts.take_drawn());
+    async fn renew(&mut self) -> Result<(), PostgresError> {
+        let Self { target, settings, metrics, visible, .. } = *self;
+        *self = timed(RENEW, Self::open(target, settings, metrics, visible)).await?;
         Ok(())
     }
 
     /// The first round trip.
-    async fn begin(&self, wanted: &Wanted, waits: bool) -> Result<Found, Trouble> {
+    async fn begin(&self, wanted: &Wanted, waits: bool) -> Result<Read, PostgresError> {
         let (client, statements) = (&self.link.client, &self.statements);
         let batch = self.batch + 1;
         let (lock, is_partial) = match wanted {
@@ -242,29 +206,35 @@ impl<'a> PostgresSession<'a> {
             },
         ));
         self.answered(async {
-            let (begun, counted, found, there) = trip.await;
+            let (begun, counted, read, there) = trip.await;
             begun?;
             let is_counted = counted? == 1;
-            let found = found?.with_locked(&there?)?;
-            if is_counted { Ok(found) } else { Err(Trouble::Ended) }
+            let mut read = read?;
+            for row in there? {
+                let id = book_id(row.try_get(0)?)?;
+                if !read.facts.books.contains_key(&id) {
+                    read.facts.locked.insert(id);
+                }
+            }
+            if is_counted { Ok(read) } else { Err(PostgresError::Ended) }
         })
         .await
     }
 
     /// Waits for an answer until the primary has been silent for too long on all connections.
-    async fn answered<T>(&self, answer: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    async fn answered<T>(&self, answer: impl Future<Output = Result<T, PostgresError>>) -> Result<T, PostgresError> {
         match timed(self.target.pulse.wait(), answer).await {
             Ok(answer) => {
                 self.target.pulse.beat();
                 Ok(answer)
             }
-            Err(Trouble::Silent(_)) => Err(Trouble::Silent(self.target.timeout)),
-            Err(trouble) => Err(trouble),
+            Err(PostgresError::Silent(_)) => Err(PostgresError::Silent(self.target.timeout)),
+            Err(error) => Err(error),
         }
     }
 
     /// Reads the wanted facts; the statement `lock` locks and reads books.
-    async fn lock_and_read(&self, wanted: &Wanted, lock: &Statement) -> Result<Found, Trouble> {
+    async fn lock_and_read(&self, wanted: &Wanted, lock: &Statement) -> Result<Read, PostgresError> {
         let (client, statements) = (&self.link.client, &self.statements);
         let (keys, entries): (Vec<&[u8]>, usize) = match wanted {
             Wanted::Named { keys, entries, .. } => (keys.iter().map(IdempotencyKey::as_bytes).collect(), *entries),
@@ -291,7 +261,7 @@ impl<'a> PostgresSession<'a> {
             async { client.query_one(&statements.draw, &[&values]).await },
         )
         .await;
-        Found::new(wanted, &books?, &earlier?, &numbers?)
+        Read::new(wanted, &books?, &earlier?, &numbers?)
     }
 
     /// The last round trip.
@@ -336,7 +306,7 @@ impl<'a> PostgresSession<'a> {
                 written = changed.and(appended);
                 committed
             };
-            let committed = self.link.said.durably(commit).await;
+            let committed = self.link.notices.durably(commit).await;
             Ok((written, committed))
         };
         let (written, committed) =
@@ -345,7 +315,7 @@ impl<'a> PostgresSession<'a> {
         committed.map_err(Unfinished::Unknown)
     }
 
-    async fn rollback(&self) -> Result<(), Trouble> {
+    async fn rollback(&self) -> Result<(), PostgresError> {
         self.answered(async { Ok(self.link.client.batch_execute("ROLLBACK").await?) }).await
     }
 }
@@ -361,31 +331,149 @@ fn to_i64(count: usize) -> i64 {
 /// State of a transaction that was not committed.
 enum Unfinished {
     /// It is still open.
-    Open(Trouble),
+    Open(PostgresError),
     /// It was rolled back.
-    Undone(Trouble),
+    Undone(PostgresError),
     /// Its outcome is unknown.
-    Unknown(Trouble),
+    Unknown(PostgresError),
 }
 
 impl Unfinished {
     /// For errors after COMMIT was sent. An error reply fails the transaction, and COMMIT then rolls it back; after a
     /// lost connection the outcome is unknown.
     fn from_writing(error: Error) -> Self {
-        let trouble = Trouble::from(error);
-        if trouble.is_refusal() { Self::Undone(trouble) } else { Self::Unknown(trouble) }
+        let error = PostgresError::from(error);
+        if error.is_refusal() { Self::Undone(error) } else { Self::Unknown(error) }
     }
 
     /// For errors before any write: a lost connection rolls the transaction back.
-    fn from_open(trouble: Trouble) -> Self {
-        if trouble.is_refusal() { Self::Open(trouble) } else { Self::Undone(trouble) }
+    fn from_open(error: PostgresError) -> Self {
+        if error.is_refusal() { Self::Open(error) } else { Self::Undone(error) }
     }
 }
 
-impl Session for PostgresSession<'_> {
-    fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
-        let runtime = self.runtime;
-        runtime.block_on(self.run(work))
+/// Facts, and all numbers that the transaction drew for them, used or not.
+struct Read {
+    facts: Facts,
+    drawn: Vec<RangeInclusive<i64>>,
+}
+
+impl Read {
+    fn new(wanted: &Wanted, books: &[Row], keys: &[Row], numbers: &Row) -> Result<Self, PostgresError> {
+        let mut facts = Facts::default();
+        for row in books {
+            let id = book_id(row.try_get(0)?)?;
+            facts.books.insert(id, stock_and_price(row, 1)?);
+            facts.below.0.push(id);
+        }
+        if let Wanted::Below { most, .. } = wanted {
+            facts.below.1 = facts.below.0.last().copied().filter(|_| facts.below.0.len() >= *most);
+        }
+        for row in keys {
+            let entry = entry(row)?;
+            facts.earlier.extend(entry.key.map(|key| (key, entry)));
+        }
+        let mut values: Vec<i64> = numbers.try_get::<_, Option<Vec<i64>>>(0)?.unwrap_or_default();
+        values.sort_unstable();
+        let drawn: Vec<_> = values.into_iter().map(|first| first..=first + NUMBERS_A_VALUE - 1).collect();
+        facts.numbers = drawn.clone().into_iter().flatten();
+        Ok(Self { facts, drawn })
+    }
+}
+
+/// A transaction, with its attempts.
+struct PostgresTransaction<'t, 'a> {
+    connection: &'t mut PostgresConnection<'a>,
+    begun: Instant,
+    tries: usize,
+    /// False once a wait for a book was in vain.
+    waits: bool,
+    is_named: bool,
+    drawn: Vec<RangeInclusive<i64>>,
+}
+
+impl LedgerTransaction for PostgresTransaction<'_, '_> {
+    fn read(&mut self, wanted: &Wanted) -> Result<Facts, TransactionError> {
+        self.tries += 1;
+        self.is_named = matches!(wanted, Wanted::Named { .. });
+        let PostgresConnection { session, runtime } = &*self.connection;
+        match runtime.block_on(session.begin(wanted, self.waits)) {
+            Ok(Read { facts, drawn }) => {
+                self.drawn = drawn;
+                Ok(facts)
+            }
+            Err(error) => Err(self.failed(Unfinished::from_open(error))),
+        }
+    }
+
+    fn read_more(&mut self, first: &Wanted, more: &Wanted, facts: &mut Facts) -> Result<(), TransactionError> {
+        let PostgresConnection { session, runtime } = &*self.connection;
+        let read = session.lock_and_read(more, &session.statements.lock_free);
+        match runtime.block_on(session.answered(read)) {
+            Ok(read) => {
+                self.drawn.extend(read.drawn);
+                facts.add(first, more, read.facts);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(Unfinished::from_open(error))),
+        }
+    }
+
+    fn commit(&mut self, changes: &Changes) -> Result<(), TransactionError> {
+        let PostgresConnection { session, runtime } = &mut *self.connection;
+        let done = runtime.block_on(async {
+            if changes.is_empty() {
+                return session.rollback().await.map_err(Unfinished::Undone);
+            }
+            let start = Instant::now();
+            session.write_and_commit(changes).await?;
+            session.batch += 1;
+            session.target.pulse.beat();
+            session.metrics.committed(changes.entries.len(), start.elapsed());
+            Ok(())
+        });
+        done.map_err(|unfinished| self.failed(unfinished))
+    }
+
+    fn publish(&mut self, changes: &Changes) {
+        if !changes.is_empty() {
+            self.connection.session.visible.publish(changes, mem::take(&mut self.drawn));
+        }
+    }
+}
+
+impl PostgresTransaction<'_, '_> {
+    /// Ends a failed attempt, and decides whether there is another.
+    fn failed(&mut self, unfinished: Unfinished) -> TransactionError {
+        let PostgresConnection { session, runtime } = &mut *self.connection;
+        let (error, is_open) = match unfinished {
+            Unfinished::Unknown(error) => {
+                let transaction = TransactionId { session: session.id, batch: session.batch + 1 };
+                return TransactionError::Unknown(error.into(), Some(transaction));
+            }
+            Unfinished::Open(error) => match runtime.block_on(session.rollback()) {
+                Ok(()) => (error, true),
+                Err(lost) => (lost, false),
+            },
+            Unfinished::Undone(error) => (error, false),
+        };
+        let is_again = if error.is_lock() && is_open {
+            // Once more, leaving out those of the named books that are locked.
+            mem::take(&mut self.waits) && self.is_named
+        } else if error.is_lock() {
+            // Another transaction writes one of the keys.
+            self.begun.elapsed() < session.settings.busy_timeout
+        } else {
+            self.tries < TRIES && (error.is_race() || error.is_cut() && runtime.block_on(session.renew()).is_ok())
+        };
+        if is_again { TransactionError::Again } else { error.before_commit() }
+    }
+}
+
+impl LedgerConnection for PostgresConnection<'_> {
+    fn begin(&mut self) -> Result<Box<dyn LedgerTransaction + '_>, TransactionError> {
+        let (begun, tries, drawn) = (Instant::now(), 0, Vec::new());
+        Ok(Box::new(PostgresTransaction { connection: self, begun, tries, waits: true, is_named: false, drawn }))
     }
 
     /// Nothing to do: each transaction reads its facts anew.
@@ -393,39 +481,53 @@ impl Session for PostgresSession<'_> {
         Ok(())
     }
 
-    /// Ends the attempt's session. A transaction of it that is still under way holds the session's row, so this waits
-    /// for its end; one that has not begun on the server yet can no longer be committed, because its session has ended.
-    /// This is a write as well and waits for the replicas, so its result is as durable as any commit.
-    fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken> {
-        let client = &self.link.client;
+    /// Ends the transaction's session. A transaction of it that is still under way holds the session's row, so this
+    /// waits for its end; one that has not begun on the server yet can no longer be committed, because its session has
+    /// ended. This is a write as well and waits for the replicas, so its result is as durable as any commit. Without the
+    /// row nothing is known.
+    fn settle(&mut self, transaction: &TransactionId) -> Result<Option<bool>, Broken> {
+        let Self { session, runtime } = self;
+        let client = &session.link.client;
         let lock_timeout = |wait: Duration| format!("SET lock_timeout = {}", wait.as_millis());
         let sql = "UPDATE ledger_session SET ended = true WHERE id = $1 RETURNING batch";
         let ended = async {
-            client.batch_execute(&lock_timeout(self.settings.busy_timeout)).await?;
-            let row = self.link.said.durably(client.query_opt(sql, &[&attempt.session])).await?;
-            client.batch_execute(&lock_timeout(lock_wait(self.settings))).await?;
+            client.batch_execute(&lock_timeout(session.settings.busy_timeout)).await?;
+            let row = session.link.notices.durably(client.query_opt(sql, &[&transaction.session])).await?;
+            client.batch_execute(&lock_timeout(lock_wait(session.settings))).await?;
             Ok(row)
         };
-        let row: Option<Row> = self.runtime.block_on(timed(self.settings.database_timeout, ended))?;
-        let last: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Trouble::from)?;
-        Ok(last >= attempt.batch)
+        let row: Option<Row> = runtime.block_on(timed(session.settings.database_timeout, ended))?;
+        let last: Option<i64> = row.map(|row| row.try_get(0)).transpose().map_err(PostgresError::from)?;
+        Ok(last.map(|last| last >= transaction.batch))
     }
 
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
         if !is_idle {
             return Ok(());
         }
-        self.runtime.block_on(async {
+        let Self { session, runtime } = self;
+        runtime.block_on(async {
             // Lets the connection notice that it was closed.
             tokio::time::sleep(Duration::ZERO).await;
-            if self.link.client.is_closed() {
-                return self.renew().await;
+            if session.link.client.is_closed() {
+                return session.renew().await;
             }
-            if self.target.pulse.is_due() {
-                self.answered(async { Ok(self.link.client.batch_execute("").await?) }).await?;
+            if session.target.pulse.is_due() {
+                session.answered(async { Ok(session.link.client.batch_execute("").await?) }).await?;
             }
             Ok(())
         })?;
+        Ok(())
+    }
+
+    /// Removes the session's row.
+    fn close(self: Box<Self>) -> Result<(), Broken> {
+        let Self { session, runtime } = &*self;
+        let remove = async {
+            Ok(session.link.client.execute("DELETE FROM ledger_session WHERE id = $1", &[&session.id]).await?)
+        };
+        // A remaining row is harmless.
+        let _ = runtime.block_on(timed(session.settings.database_timeout, remove));
         Ok(())
     }
 }

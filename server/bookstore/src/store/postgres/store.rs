@@ -14,15 +14,15 @@ use tokio::{
 };
 
 use super::{
-    super::interface::{Broken, Later, Page, Serve, Store},
+    super::interface::{Broken, LedgerConnection, Page, ReadFuture, Store},
+    errors::PostgresError,
     follow::{Follower, follow, start},
     link::{Link, connect, reconnect_pause},
     read::Readers,
     schema::{First, SchemaError, migrate},
-    session::PostgresSession,
-    shown::Shown,
     target::{Target, TargetError},
-    trouble::Trouble,
+    transaction::PostgresConnection,
+    visible::Visible,
 };
 use crate::{
     catalogue::{Book, Books, Shelf},
@@ -82,7 +82,7 @@ pub(super) struct PostgresStore {
     target: Arc<Target>,
     settings: Settings,
     metrics: Arc<Metrics>,
-    shown: Arc<Shown>,
+    visible: Arc<Visible>,
     readers: Readers,
     /// Reason, for callers, of the last connection that could not be opened.
     failed_by: Mutex<Unavailable>,
@@ -112,13 +112,13 @@ impl PostgresStore {
     fn open(url: &str, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, DatabaseError> {
         let timeout = settings.database_timeout;
         let target = Arc::new(Target::new(url, settings.database_ca.as_deref(), timeout)?);
-        let shown = Arc::new(Shown::new(shelf));
+        let visible = Arc::new(Visible::new(shelf));
         let runtime = runtime().map_err(DatabaseError::Threads)?;
-        let follower = runtime.block_on(first(&target, &shown))?;
+        let follower = runtime.block_on(first(&target, &visible))?;
         let readers =
-            Readers::new(Arc::clone(&target), Arc::clone(&shown), runtime.handle().clone(), settings.read_pool);
+            Readers::new(Arc::clone(&target), Arc::clone(&visible), runtime.handle().clone(), settings.read_pool);
         let (end, ended) = oneshot::channel::<()>();
-        let following = follow(Some(follower), Arc::clone(&target), Arc::clone(&shown), settings.follow_interval);
+        let following = follow(Some(follower), Arc::clone(&target), Arc::clone(&visible), settings.follow_interval);
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -131,27 +131,27 @@ impl PostgresStore {
         };
         thread::Builder::new().name("database".to_owned()).spawn(work).map_err(DatabaseError::Threads)?;
         let failed_by = Mutex::new(Unavailable::Unreachable);
-        Ok(Self { target, settings, metrics, shown, readers, failed_by, _end: end })
+        Ok(Self { target, settings, metrics, visible, readers, failed_by, _end: end })
     }
 }
 
 /// Prepares the tables and publishes the catalogue. Waits for an absent primary, because a server may start during a
 /// failover, but not for one that refuses.
-async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, DatabaseError> {
+async fn first(target: &Target, visible: &Arc<Visible>) -> Result<Follower, DatabaseError> {
     let begun = Instant::now();
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         let error = match prepared(target, First::Sample).await {
-            Ok(_) => match start(target, shown).await {
+            Ok(_) => match start(target, visible).await {
                 Ok(follower) => return Ok(follower),
-                Err(trouble) => refused(target, &trouble),
+                Err(error) => refused(target, &error),
             },
             Err(error) => error,
         };
         if !error.passes() || begun.elapsed() > START_WAIT {
             return Err(error);
         }
-        if !mem::replace(&mut is_told, true) {
+        if !mem::replace(&mut is_logged, true) {
             tracing::warn!(%error, seconds = START_WAIT.as_secs(), "trying again to use the database");
         }
         sleep(reconnect_pause()).await;
@@ -160,7 +160,7 @@ async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Database
 
 /// Connects and prepares the tables.
 pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, DatabaseError> {
-    let mut link = connect(target).await.map_err(|trouble| refused(target, &trouble))?;
+    let mut link = connect(target).await.map_err(|error| refused(target, &error))?;
     let schema = |reason| DatabaseError::Schema { name: target.name.clone(), reason };
     if migrate(&mut link.client, first).await.map_err(schema)? {
         tracing::info!(store = %target.name, "made the tables");
@@ -168,34 +168,31 @@ pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, Data
     Ok(link)
 }
 
-fn refused(target: &Target, trouble: &Trouble) -> DatabaseError {
-    let (name, reason) = (target.name.clone(), trouble.reason());
-    if trouble.is_away() {
-        DatabaseError::Unreachable { name, reason }
-    } else {
-        DatabaseError::Refused { name, reason }
-    }
+fn refused(target: &Target, error: &PostgresError) -> DatabaseError {
+    let (name, reason) = (target.name.clone(), error.reason());
+    if error.is_away() { DatabaseError::Unreachable { name, reason } } else { DatabaseError::Refused { name, reason } }
 }
 
-fn runtime() -> io::Result<Runtime> {
+pub(super) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
 impl Store for PostgresStore {
-    fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken> {
+    fn connect(&self) -> Result<Box<dyn LedgerConnection + '_>, Broken> {
         let runtime = runtime().map_err(|reason| Broken(format!("the system starts no runtime: {reason}")))?;
-        let opened =
-            runtime.block_on(PostgresSession::open(&runtime, &self.target, &self.settings, &self.metrics, &self.shown));
-        let why = opened.as_ref().err().map_or(Unavailable::Unreachable, Trouble::unavailable);
+        let Self { target, settings, metrics, visible, .. } = self;
+        let opened = PostgresConnection::open(runtime, target, settings, metrics, visible);
+        let why = opened.as_ref().err().map_or(Unavailable::Unreachable, PostgresError::unavailable);
         *self.failed_by.lock().unwrap_or_else(PoisonError::into_inner) = why;
-        let mut session = opened?;
-        serve(&mut session)?;
-        runtime.block_on(session.end());
-        Ok(())
+        Ok(Box::new(opened?))
+    }
+
+    fn locks_books(&self) -> bool {
+        true
     }
 
     fn newest(&self) -> watch::Receiver<i64> {
-        self.shown.newest().subscribe()
+        self.visible.newest().subscribe()
     }
 
     fn name(&self) -> String {
@@ -211,18 +208,18 @@ impl Store for PostgresStore {
     }
 
     fn age(&self) -> Option<Duration> {
-        Some(self.shown.age())
+        Some(self.visible.age())
     }
 
-    fn log(&self, page: Page, count: usize) -> Later<'_, Vec<Entry>> {
+    fn log(&self, page: Page, count: usize) -> ReadFuture<'_, Vec<Entry>> {
         Box::pin(self.readers.log(page, count))
     }
 
-    fn book(&self, id: BookId) -> Later<'_, Option<Arc<Book>>> {
+    fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>> {
         Box::pin(self.readers.book(id))
     }
 
-    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> Later<'_, Books> {
+    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
         Box::pin(self.readers.books(topic, after, count))
     }
 }

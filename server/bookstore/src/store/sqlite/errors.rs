@@ -1,6 +1,10 @@
-//! `SQLite`'s errors for operators: the problem and its remedy, in one line.
+//! `SQLite`'s errors: for operators the problem and its remedy in one line, for callers a fault.
 
+use commit::Moved;
 use rusqlite::{Error, ErrorCode};
+
+use super::super::interface::{Broken, TransactionError};
+use crate::fault::{Fault, Unavailable};
 
 /// Remedy for a file with wrong contents.
 const RESTORE: &str = "restore the file from a backup";
@@ -50,6 +54,42 @@ fn by_code(error: &Error) -> String {
         }
         _ => first.to_owned(),
     }
+}
+
+impl From<Moved> for Broken {
+    fn from(moved: Moved) -> Self {
+        Self(moved.to_string())
+    }
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self(reason(&error))
+    }
+}
+
+/// Converts a failed BEGIN.
+pub(super) fn not_begun(error: Error) -> TransactionError {
+    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
+        return TransactionError::Refused(Fault::Unavailable(Unavailable::Locked));
+    }
+    before_commit(error)
+}
+
+/// Converts an error before COMMIT.
+pub(super) fn before_commit(error: Error) -> TransactionError {
+    let reason = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full",
+        Some(ErrorCode::SystemIoFailure) => "the disk cannot be written",
+        Some(ErrorCode::DatabaseCorrupt) => "the database is damaged",
+        _ => "the database could not be written",
+    };
+    TransactionError::Undone(Fault::Failed(reason.to_owned()), error.into())
+}
+
+/// Converts an error of COMMIT, or of the check after it.
+pub(super) fn in_doubt(reason: impl Into<Broken>) -> TransactionError {
+    TransactionError::Unknown(reason.into(), None)
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Failures of a transaction on the database.
+//! Errors of the database, for operators and for callers.
 
 use std::{io, time::Duration};
 
 use tokio_postgres::{Error, error::SqlState};
 use tokio_rustls::rustls;
 
-use super::super::interface::{Broken, Failure};
+use super::super::interface::{Broken, TransactionError};
 use crate::fault::{Fault, Unavailable};
 
-/// Reason why a transaction failed.
+/// Reason why a call of the database failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum PostgresError {
     /// The database refused a statement, or the connection ended.
     Postgres(Error),
     /// No answer came in time.
@@ -21,17 +21,15 @@ pub(super) enum Trouble {
     NotDurable,
     /// The contents are not those of a store.
     Contents(String),
-    /// No decision was reached.
-    Decided(Failure),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for PostgresError {
     fn from(error: Error) -> Self {
         Self::Postgres(error)
     }
 }
 
-impl Trouble {
+impl PostgresError {
     fn state(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) => error.code(),
@@ -60,15 +58,16 @@ impl Trouble {
     pub(super) fn is_away(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().map_or_else(|| !is_distrust(error), is_away),
-            Self::Silent(_) | Self::Ended | Self::NotDurable | Self::Decided(_) => true,
+            Self::Silent(_) | Self::Ended | Self::NotDurable => true,
             Self::Contents(_) => false,
         }
     }
 
-    /// True if the connection was ended, by the server or on the way.
+    /// True if the connection or its session was ended, so that another is needed.
     pub(super) fn is_cut(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().map_or_else(|| error.is_closed(), is_away),
+            Self::Ended => true,
             _ => false,
         }
     }
@@ -96,32 +95,28 @@ impl Trouble {
             Self::Ended => "the row of this session is gone from ledger_session".to_owned(),
             Self::NotDurable => "it committed without waiting for its replicas".to_owned(),
             Self::Contents(what) => what.clone(),
-            Self::Decided(_) => "nothing was decided".to_owned(),
         }
     }
 
     /// Converts a failure before COMMIT.
-    pub(super) fn before_commit(self) -> Failure {
+    pub(super) fn before_commit(self) -> TransactionError {
         let reason = self.reason();
         let is = |state: &SqlState| self.state() == Some(state);
-        if let Self::Decided(failure) = self {
-            return failure;
-        }
         if self.is_lock() {
-            return Failure::Refused(Fault::Unavailable(Unavailable::BookLocked));
+            return TransactionError::Refused(Fault::Unavailable(Unavailable::BookLocked));
         }
         if is(&SqlState::DISK_FULL) {
-            return Failure::Undone(Fault::Failed("the disk is full".to_owned()), Broken(reason));
+            return TransactionError::Undone(Fault::Failed("the disk is full".to_owned()), Broken(reason));
         }
         if self.is_race() {
-            return Failure::Refused(Fault::Failed("the books keep changing".to_owned()));
+            return TransactionError::Refused(Fault::Failed("the books keep changing".to_owned()));
         }
         let fault = if self.is_away() {
             Fault::Unavailable(self.unavailable())
         } else {
             Fault::Failed("the database could not be written".to_owned())
         };
-        Failure::Undone(fault, Broken(reason))
+        TransactionError::Undone(fault, Broken(reason))
     }
 }
 
@@ -138,16 +133,16 @@ fn is_distrust(error: &Error) -> bool {
     matches!(cause.and_then(io::Error::get_ref), Some(cause) if cause.is::<rustls::Error>())
 }
 
-impl From<Trouble> for Broken {
-    fn from(trouble: Trouble) -> Self {
-        Self(trouble.reason())
+impl From<PostgresError> for Broken {
+    fn from(error: PostgresError) -> Self {
+        Self(error.reason())
     }
 }
 
 /// A driver's error in one line.
 pub(super) fn reason(error: &Error) -> String {
-    if let Some(told) = error.as_db_error() {
-        return format!("{} ({})", told.message(), told.code().code());
+    if let Some(error) = error.as_db_error() {
+        return format!("{} ({})", error.message(), error.code().code());
     }
     let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
     format!("{error}{cause}").lines().next().unwrap_or_default().to_owned()

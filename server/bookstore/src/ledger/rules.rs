@@ -1,22 +1,54 @@
-//! The rules of one transaction: each job's effect on books and log, after all jobs before it.
-//!
-//! A [`Batch`] only decides; it does not begin, commit or publish.
+//! The ledger's jobs, and the rules of one transaction: each job's effect on books and log, after all jobs before it.
+//! The rules only decide; the store begins, commits and publishes.
 
 use std::{
     collections::{BTreeMap, HashMap},
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use commit::Pending;
+
 use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, PriceChange, Purchase, Receipt, Verdict},
+    domain::{BookId, Entry, EntryKind, IdempotencyKey, PriceChange, Purchase, Receipt, Restocked, Verdict},
     fault::Fault,
     money::Cents,
-    store::{BookChange, Changes, Facts, Failure},
+    store::{BookChange, Changes, Facts},
 };
 
-/// Pending writes of a transaction.
-pub(super) struct Batch<'f> {
-    facts: &'f mut dyn Facts,
+/// Work for a transaction.
+pub(super) enum Job {
+    Purchase(Purchase),
+    SetPrice(BookId, Cents),
+    /// Runs in separate transactions.
+    Restock(u32),
+}
+
+impl Job {
+    /// The book that it is about, if it is about one.
+    pub(super) const fn book(&self) -> Option<BookId> {
+        match self {
+            Self::Purchase(purchase) => Some(purchase.book),
+            Self::SetPrice(book, _) => Some(*book),
+            Self::Restock(_) => None,
+        }
+    }
+}
+
+/// Decision on a job.
+pub(super) enum Decision {
+    Purchase(Receipt),
+    Price(Option<PriceChange>),
+    Restocked(Restocked),
+}
+
+pub(super) type JobResult = Result<Decision, Fault>;
+
+/// A job with its waiting caller.
+pub(super) type PendingJob = Pending<Job, JobResult>;
+
+/// Decides on the facts of a transaction, and collects its writes.
+pub(super) struct Rules<'f> {
+    facts: &'f mut Facts,
     time_ms: i64,
     /// `None` for a book that does not exist.
     drafts: BTreeMap<BookId, Option<Draft>>,
@@ -32,9 +64,8 @@ struct Draft {
     price: Cents,
 }
 
-impl<'f> Batch<'f> {
-    /// A batch that decides on these facts.
-    pub(super) fn new(facts: &'f mut dyn Facts) -> Self {
+impl<'f> Rules<'f> {
+    pub(super) fn new(facts: &'f mut Facts) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let (drafts, new_keys) = (BTreeMap::new(), HashMap::new());
@@ -42,12 +73,9 @@ impl<'f> Batch<'f> {
     }
 
     fn draft(&mut self, id: BookId) -> Option<&mut Draft> {
-        let facts = &mut *self.facts;
-        let draft = self
-            .drafts
-            .entry(id)
-            .or_insert_with(|| facts.book(id).map(|(stock, price)| Draft { before: (stock, price), stock, price }));
-        draft.as_mut()
+        let facts = &*self.facts;
+        let draft = || facts.book(id).map(|(stock, price)| Draft { before: (stock, price), stock, price });
+        self.drafts.entry(id).or_insert_with(draft).as_mut()
     }
 
     fn log(&mut self, book: BookId, kind: EntryKind, before: Option<i64>, after: Option<i64>) -> &mut Entry {
@@ -58,18 +86,27 @@ impl<'f> Batch<'f> {
         &mut self.entries[last]
     }
 
+    /// Decides a purchase or a price change.
+    pub(super) fn decide(&mut self, job: &Job) -> Option<JobResult> {
+        match job {
+            Job::Purchase(purchase) => Some(self.purchase(purchase).map(Decision::Purchase)),
+            Job::SetPrice(book, price) => Some(Ok(Decision::Price(self.set_price(*book, *price)))),
+            Job::Restock(_) => None,
+        }
+    }
+
     /// Sells all copies or none.
-    pub(super) fn purchase(&mut self, wish: &Purchase) -> Result<Result<Receipt, Fault>, Failure> {
+    fn purchase(&mut self, wish: &Purchase) -> Result<Receipt, Fault> {
         if let Some(key) = &wish.key {
             let earlier = match self.new_keys.get(key) {
-                Some(place) => Some(self.entries[*place].clone()),
-                None => self.facts.earlier(key)?,
+                Some(index) => Some(&self.entries[*index]),
+                None => self.facts.earlier(key),
             };
             // A key in the common space may be another caller's, so it counts for the same purchase alone.
             let earlier = earlier.filter(|earlier| earlier.key == wish.key || is_repeated(earlier, wish));
             if let Some(earlier) = earlier {
                 self.repeats = true;
-                return Ok(replay(&earlier, wish));
+                return replay(earlier, wish);
             }
         }
         let stock = self.draft(wish.book).map(|draft| {
@@ -86,7 +123,7 @@ impl<'f> Batch<'f> {
         let stock_left = stock.map(|(_, after)| after);
         let bought = verdict == Verdict::Bought;
         if !bought && wish.key.is_none() {
-            return Ok(Ok(Receipt { verdict, number: None, stock_left, replayed: false }));
+            return Ok(Receipt { verdict, number: None, stock_left, replayed: false });
         }
         let kind = if bought { EntryKind::Purchase } else { EntryKind::Refused };
         let (before, after) = (stock.map(|s| s.0.into()), stock.map(|s| s.1.into()));
@@ -96,11 +133,11 @@ impl<'f> Batch<'f> {
         if let Some(key) = wish.key {
             self.new_keys.insert(key, self.entries.len() - 1);
         }
-        Ok(Ok(Receipt { verdict, number: Some(number), stock_left, replayed: false }))
+        Ok(Receipt { verdict, number: Some(number), stock_left, replayed: false })
     }
 
     /// Sets a price; `None` if the book does not exist.
-    pub(super) fn set_price(&mut self, id: BookId, price: Cents) -> Option<PriceChange> {
+    fn set_price(&mut self, id: BookId, price: Cents) -> Option<PriceChange> {
         let draft = self.draft(id)?;
         let before = draft.price;
         draft.price = price;
@@ -119,7 +156,7 @@ impl<'f> Batch<'f> {
 
     /// Raises the wanted books with fewer copies than `amount`; returns their number, and where to continue if there
     /// may be more.
-    pub(super) fn raise_wanted(&mut self, amount: u32) -> (usize, Option<BookId>) {
+    pub(super) fn raise_below(&mut self, amount: u32) -> (usize, Option<BookId>) {
         let (books, after) = self.facts.below();
         let raised = books.into_iter().filter(|id| self.raise_stock(*id, amount)).count();
         (raised, after)

@@ -1,3 +1,0 @@
-//! The messages and services of `proto/bookstore.proto`.
-
-quire_rpc::include_proto!("bookstore");

@@ -1,0 +1,133 @@
+//! Facts that a transaction of the ledger decides on.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    iter::Flatten,
+    ops::RangeInclusive,
+    vec,
+};
+
+use rustc_hash::FxHashMap;
+
+use crate::{
+    domain::{BookId, Entry, IdempotencyKey, KeyOwner},
+    money::Cents,
+};
+
+/// The facts that a transaction needs.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// Facts of these books and keys.
+    Named {
+        books: BTreeSet<BookId>,
+        keys: Vec<IdempotencyKey>,
+        /// Most log entries that may result.
+        entries: usize,
+        /// True to wait for books that others have locked before they are left out.
+        waits: bool,
+    },
+    /// Facts of at most `most` books with fewer copies than `amount` and ids above `after`.
+    Below { amount: u32, after: Option<BookId>, most: usize },
+}
+
+/// The store's state inside a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Stock and price; without books that do not exist.
+    pub(super) books: FxHashMap<BookId, (u32, Cents)>,
+    /// Earlier entries with the wanted keys.
+    pub(super) earlier: HashMap<IdempotencyKey, Entry>,
+    /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
+    pub(super) below: (Vec<BookId>, Option<BookId>),
+    pub(super) numbers: Numbers,
+    /// Existing books that others have locked for longer than this transaction waits.
+    pub(super) locked: HashSet<BookId>,
+    pub(super) further: Option<Further>,
+}
+
+/// Numbers for log entries, in ascending order.
+pub(super) type Numbers = Flatten<vec::IntoIter<RangeInclusive<i64>>>;
+
+/// Part of the facts that was read later.
+#[derive(Debug)]
+pub(super) struct Further {
+    /// Books not wanted before.
+    books: HashSet<BookId>,
+    /// Drawn after these books were locked.
+    numbers: Numbers,
+}
+
+impl Facts {
+    /// Adds facts that were wanted later than `first`.
+    pub(super) fn add(&mut self, first: &Wanted, more: &Wanted, later: Self) {
+        if let (Wanted::Named { books: first, .. }, Wanted::Named { books: more, .. }) = (first, more) {
+            let books = more.difference(first).copied().collect();
+            self.further = Some(Further { books, numbers: later.numbers });
+            self.books.extend(later.books);
+            self.earlier.extend(later.earlier);
+        }
+    }
+
+    /// True if a book that was wanted later is locked elsewhere, so that nothing can be decided about it.
+    pub(crate) fn is_left_out(&self, id: BookId) -> bool {
+        self.further.as_ref().is_some_and(|further| further.books.contains(&id)) && !self.books.contains_key(&id)
+    }
+
+    /// True if another transaction has locked a book for longer than this one waits.
+    pub(crate) fn is_locked(&self, id: BookId) -> bool {
+        self.locked.contains(&id)
+    }
+
+    /// A book's stock and price; `None` if it does not exist.
+    pub(crate) fn book(&self, id: BookId) -> Option<(u32, Cents)> {
+        self.books.get(&id).copied()
+    }
+
+    /// The entry that has this key; if there is none, the one that has it in the common space.
+    pub(crate) fn earlier(&self, key: &IdempotencyKey) -> Option<&Entry> {
+        self.earlier.get(key).or_else(|| self.earlier.get(&key.of(KeyOwner::COMMON)))
+    }
+
+    /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
+    pub(crate) fn below(&self) -> (Vec<BookId>, Option<BookId>) {
+        self.below.clone()
+    }
+
+    /// A number for a log entry of this book, above those of all its earlier entries.
+    pub(crate) fn next_number(&mut self, id: BookId) -> i64 {
+        let number = match &mut self.further {
+            Some(further) if further.books.contains(&id) => further.numbers.next(),
+            Some(further) => self.numbers.next().or_else(|| further.numbers.next()),
+            None => self.numbers.next(),
+        };
+        // One was drawn for each entry that the jobs may write.
+        number.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: i32) -> BookId {
+        BookId::new(number).expect("a valid id")
+    }
+
+    fn wanted(books: impl IntoIterator<Item = i32>) -> Wanted {
+        Wanted::Named { books: books.into_iter().map(id).collect(), keys: Vec::new(), entries: 2, waits: true }
+    }
+
+    fn facts(books: impl IntoIterator<Item = i32>, numbers: RangeInclusive<i64>) -> Facts {
+        let books = books.into_iter().map(|book| (id(book), (1, Cents::new(1).expect("a valid price")))).collect();
+        Facts { books, numbers: vec![numbers].into_iter().flatten(), ..Facts::default() }
+    }
+
+    #[test]
+    fn only_a_book_that_was_not_wanted_at_first_is_left_out_and_its_number_is_a_later_one() {
+        let mut facts_read = facts([1], 10..=11);
+        // Book 2 does not exist, and another transaction holds book 4.
+        facts_read.add(&wanted([1, 2]), &wanted([1, 2, 3, 4]), facts([1, 3], 20..=21));
+        assert_eq!([1, 2, 3, 4].map(|book| facts_read.is_left_out(id(book))), [false, false, false, true]);
+        assert_eq!([1, 3, 2, 1].map(|book| facts_read.next_number(id(book))), [10, 20, 11, 21]);
+    }
+}

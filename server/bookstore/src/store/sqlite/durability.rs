@@ -1,0 +1,142 @@
+//! Durability of the file: checkpoints, and repair after a failed fsync.
+//!
+//! After a failed fsync Linux marks the pages to be written as clean: they show the program's data, no later fsync
+//! writes them, and a power cut loses them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
+//! 2020). So all possibly lost data is rewritten before anything is built on it:
+//!
+//! - the WAL byte by byte, with [`rewrite_log`], at each start and after each failure;
+//! - the database file by `VACUUM`, which puts each of its pages into the WAL, after a checkpoint whose fsync failed.
+//!   Checkpointing again is not enough: `SQLite` does not sync the pages of a checkpoint that a reader cut short,
+//!   and does not copy them again.
+//!
+//! So the ledger makes the checkpoints: `SQLite` does not report failed automatic ones.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+    sync::{PoisonError, atomic::Ordering::Relaxed},
+};
+
+use rusqlite::ffi;
+
+use super::{
+    super::interface::Broken,
+    errors::reason,
+    state::{Shared, State},
+    writer::Writer,
+};
+
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a frequently changed page is copied back seldom.
+pub(crate) const WAL_PAGES: i64 = 4096;
+
+/// Bytes read and written at once.
+const CHUNK: usize = 1 << 20;
+
+/// The path of the WAL.
+pub(crate) fn log_path(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// Rewrites the WAL's bytes and syncs them. The caller holds the file's write lock, so no one else writes there;
+/// `SQLite` has no locks on this file that closing it could drop.
+pub(crate) fn rewrite_log(database: &Path) -> io::Result<()> {
+    let mut log = match OpenOptions::new().read(true).write(true).open(log_path(database)) {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let (length, mut offset) = (log.metadata()?.len(), 0);
+    let mut chunk = vec![0; usize::try_from(length).unwrap_or(CHUNK).min(CHUNK)];
+    while offset < length {
+        log.seek(SeekFrom::Start(offset))?;
+        let read = log.read(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        log.seek(SeekFrom::Start(offset))?;
+        log.write_all(&chunk[..read])?;
+        offset += read as u64;
+    }
+    log.sync_all()
+}
+
+/// True if pages may be lost permanently: later fsyncs will not write them.
+pub(crate) fn lost_pages(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}
+
+/// Schedule of checkpoints.
+pub(super) struct Checkpoints {
+    /// WAL length in pages at which the next is due.
+    due_at: i64,
+}
+
+impl Checkpoints {
+    pub(super) fn new() -> Self {
+        Self { due_at: WAL_PAGES }
+    }
+
+    /// Checkpoints if the WAL is long enough; callers are already answered.
+    pub(super) fn make_if_due(&mut self, shared: &Shared, writer: &Writer) -> rusqlite::Result<()> {
+        let pages = writer.log_pages()?;
+        if pages < self.due_at || shared.lost_pages.load(Relaxed) {
+            return Ok(());
+        }
+        self.due_at = WAL_PAGES;
+        match writer.checkpoint() {
+            Err(error) if lost_pages(&error) => {
+                shared.lost_pages.store(true, Relaxed);
+                Err(error)
+            }
+            Err(error) => {
+                // Purchases continue in the WAL while there is space.
+                self.due_at = pages + WAL_PAGES / 4;
+                tracing::warn!(reason = reason(&error), "the WAL was not copied back into the file");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Empties the WAL before closing, only to shorten the next start, as the WAL is as durable as the file. After a failed
+/// checkpoint the WAL stays, and the next start copies all of it.
+pub(super) fn empty_log(shared: &Shared, writer: &Writer) {
+    if !shared.lost_pages.load(Relaxed)
+        && let Err(error) = writer.empty_log()
+    {
+        shared.lost_pages.store(true, Relaxed);
+        tracing::warn!(reason = reason(&error), "the WAL was not emptied; the next start does it");
+    }
+}
+
+/// After a failure: makes the file's visible contents durable, and checks that it is writable.
+pub(super) fn repair(shared: &Shared, writer: &Writer) -> Result<(), Broken> {
+    let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    writer.begin()?;
+    rewrite_log(&shared.path).map_err(|reason| Broken(format!("its WAL cannot be written: {reason}")))?;
+    // Also overwrites the rest of a failed transaction in the WAL, so that it cannot come back.
+    writer.probe()?;
+    writer.commit()?;
+    if shared.lost_pages.load(Relaxed) {
+        tracing::warn!(path = %shared.path.display(), "the disk may have lost a part of the file; writing all of it again");
+        writer.rewrite_database()?;
+        writer.checkpoint()?;
+        shared.lost_pages.store(false, Relaxed);
+    }
+    Ok(())
+}
+
+/// After a failure: rereads the file's state.
+pub(super) fn read_back(shared: &Shared, writer: &Writer) -> rusqlite::Result<()> {
+    writer.begin_read()?;
+    let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    *state = State::load(writer, &shared.shelf, &shared.settings)?;
+    shared.last_number.send_replace(state.last_number);
+    drop(state);
+    writer.rollback()
+}
