@@ -123,11 +123,16 @@ fn role_of(name: &[u8]) -> Role {
         b":status" => Role::Status,
         b":protocol" => Role::Protocol,
         b"content-length" => Role::ContentLength,
-        // RFC 9113 section 8.2.2.
-        b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => Role::Forbidden,
+        _ if is_hop_by_hop(name) => Role::Forbidden,
         _ if name_is_legal(name) => Role::Regular,
         _ => Role::Forbidden,
     }
+}
+
+/// True for the hop-by-hop fields of HTTP/1.1, which HTTP/2 forbids (RFC 9113 section 8.2.2).
+#[inline]
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    matches!(name, b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade")
 }
 
 /// Checks RFC 9113 section 8.2.1, narrowed to the tokens of RFC 9110 section 5.6.2 in lower case.

@@ -18,7 +18,7 @@ mod streams;
 pub use config::{Config, Rate};
 pub use connection::{Connection, Event, Side, Whole};
 pub use error::{ConnectionError, ErrorCode, StreamError};
-pub use field::Field;
+pub use field::{Field, is_hop_by_hop};
 pub use frame::{FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, HEAD_BYTES, PREFACE, WINDOW_MAX};
 pub use head::Head;
 pub use hpack::{CachedBlock, Indexing};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use quire_http2::{Field, Head};
+use quire_http2::{Field, Head, is_hop_by_hop};
 
 /// Writes without padding and reads either form, as the protocol requires.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -215,18 +215,8 @@ fn is_reserved(name: &[u8]) -> bool {
     const FOR_SERVICES: [&[u8]; 4] =
         [b"grpc-trace-bin", b"grpc-tags-bin", b"grpc-previous-rpc-attempts", b"grpc-retry-pushback-ms"];
     name.starts_with(b"grpc-") && !FOR_SERVICES.contains(&name)
-        || matches!(
-            name,
-            b"content-type"
-                | b"te"
-                | b"connection"
-                | b"keep-alive"
-                | b"proxy-connection"
-                | b"transfer-encoding"
-                | b"upgrade"
-                | b"content-length"
-                | b"host"
-        )
+        || matches!(name, b"content-type" | b"te" | b"content-length" | b"host")
+        || is_hop_by_hop(name)
 }
 
 #[cfg(test)]

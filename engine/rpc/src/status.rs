@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 use quire_http2::ErrorCode;
 
 use crate::metadata::{Metadata, MetadataError};
@@ -255,44 +256,20 @@ impl From<MetadataError> for Status {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789ABCDEF";
+/// Bytes that `grpc-message` cannot hold as they are; beyond ASCII everything is encoded.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Percent-encodes a message for `grpc-message`; borrowed if nothing needs encoding.
-pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
-    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'%';
+/// Percent-encodes a message for `grpc-message`.
+pub(crate) fn encode_message(message: &str) -> Cow<'_, str> {
+    const BLANKS_TOO: &AsciiSet = &ENCODED.add(b' ');
+    // A leading or trailing blank would make the field illegal; then all blanks are encoded.
     let trims = message.starts_with(' ') || message.ends_with(' ');
-    if message.as_bytes().iter().all(plain) && !trims {
-        return Cow::Borrowed(message.as_bytes());
-    }
-    let mut out = Vec::with_capacity(message.len() * 3);
-    for byte in message.as_bytes() {
-        // A leading or trailing blank would make the field illegal; then all blanks are encoded.
-        if plain(byte) && !(trims && *byte == b' ') {
-            out.push(*byte);
-        } else {
-            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        }
-    }
-    Cow::Owned(out)
+    utf8_percent_encode(message, if trims { BLANKS_TOO } else { ENCODED }).into()
 }
 
 /// Percent-decodes a message; invalid escapes are kept.
 pub(crate) fn decode_message(value: &[u8]) -> String {
-    let digit =
-        |byte: Option<&u8>| byte.and_then(|byte| (*byte as char).to_digit(16)).and_then(|d| u8::try_from(d).ok());
-    let mut out = Vec::with_capacity(value.len());
-    let mut position = 0;
-    while let Some(&byte) = value.get(position) {
-        let escaped = (byte, digit(value.get(position + 1)), digit(value.get(position + 2)));
-        if let (b'%', Some(high), Some(low)) = escaped {
-            out.push(high << 4 | low);
-            position += 3;
-        } else {
-            out.push(byte);
-            position += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode(value).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -320,8 +297,8 @@ mod tests {
         for message in ["plain", "100% sure", "\ttest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n", " ", ""]
         {
             let coded = encode_message(message);
-            assert!(coded.iter().all(|byte| matches!(byte, b' '..=b'~')));
-            assert_eq!(decode_message(&coded), message);
+            assert!(coded.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+            assert_eq!(decode_message(coded.as_bytes()), message);
         }
         assert_eq!(decode_message(b"%zz%4"), "%zz%4");
     }

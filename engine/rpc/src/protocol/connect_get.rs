@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::GeneralPurpose;
 use bytes::Bytes;
+use percent_encoding::percent_decode;
 use quire_http2::Head;
 
 use super::answering::{Terms, accepts};
@@ -90,28 +91,10 @@ impl Get {
     }
 }
 
-/// Decodes percent-encoding; invalid escapes are kept.
+/// Decodes a form's value: `+` is a blank, and invalid escapes are kept.
 fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
-        let hex = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        match (byte, hex(0), hex(1)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                rest = &after[2..];
-            }
-            (b'+', ..) => {
-                out.push(b' ');
-                rest = after;
-            }
-            _ => {
-                out.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    out
+    let blank = |byte: &u8| if *byte == b'+' { b' ' } else { *byte };
+    percent_decode(&text.iter().map(blank).collect::<Vec<_>>()).collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) fn put_status(status: &Status, put: Put<'_>) {
     let digits = [b'0' + code / 10, b'0' + code % 10];
     put(b"grpc-status", if code < 10 { &digits[1..] } else { &digits }, Indexing::Insert);
     if !status.message().is_empty() {
-        put(b"grpc-message", &encode_message(status.message()), Indexing::Literal);
+        put(b"grpc-message", encode_message(status.message()).as_bytes(), Indexing::Literal);
     }
     if !status.details().is_empty() {
         put(b"grpc-status-details-bin", encode_bytes(status.details()).as_bytes(), Indexing::Literal);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::Body as _;
-use quire_http2::{Head, Indexing};
+use quire_http2::{Head, Indexing, is_hop_by_hop};
 
 use super::limits::Limits;
 use super::reply::Reply;
@@ -126,15 +126,12 @@ impl HttpRunning {
 /// Smaller answers are sent even while memory is short, since their requests may have had effects.
 pub(super) const LARGE_BYTES: u64 = 64 * 1024;
 
-/// True for hop-by-hop fields of HTTP/1.1 (RFC 9113 section 8.2.2).
-fn is_hop_by_hop(name: &http::HeaderName) -> bool {
-    matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade")
-}
-
 fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
     // curl 7 stops reading after `content-length` bytes, even the window updates that its upload waits for.
     let is_early = !reply.sink.is_receive_closed();
-    let is_left_out = |name| is_hop_by_hop(name) || (is_early && *name == http::header::CONTENT_LENGTH);
+    let is_left_out = |name: &http::HeaderName| {
+        is_hop_by_hop(name.as_str().as_bytes()) || (is_early && *name == http::header::CONTENT_LENGTH)
+    };
     reply.sink.send_head(end, |put| {
         put_status(head.status.as_u16(), put);
         for (name, value) in head.headers.iter().filter(|(name, _)| !is_left_out(name)) {

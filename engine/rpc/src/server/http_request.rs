@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use quire_http2::{Field, Head};
+use quire_http2::{Field, Head, is_hop_by_hop};
 
 use super::exchange::Exchange;
 use super::http_calls::Unserved;
@@ -102,12 +102,9 @@ fn head<B>(request: &http::Request<B>) -> Option<Head> {
         Field::new(b":path", path.as_bytes()),
     ];
     for (name, value) in request.headers() {
-        let belongs_to_connection = matches!(
-            name.as_str(),
-            "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te"
-        );
-        if !belongs_to_connection {
-            fields.push(Field::new(name.as_str().as_bytes(), value.as_bytes()));
+        let name = name.as_str().as_bytes();
+        if !is_hop_by_hop(name) && name != b"te" {
+            fields.push(Field::new(name, value.as_bytes()));
         }
     }
     Head::request(fields).ok()
