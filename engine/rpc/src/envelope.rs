@@ -177,8 +177,8 @@ impl<T> Request<T> {
         self.envelope.options.as_deref()
     }
 
-    pub(crate) fn message_bytes_max(&self) -> Option<usize> {
-        self.options().and_then(|options| options.message_bytes_max)
+    pub(crate) fn into_metadata(self) -> Metadata {
+        self.envelope.metadata
     }
 
     /// Values of any type that an interceptor leaves for the handler. They are not sent.

@@ -12,17 +12,12 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::call;
+use super::call::attempt::{self, Attempt, HttpHead, Outgoing, ReplyTo};
+use super::call::http::{Layers, WaitsForReady, connection_ended};
 use super::channel::Channel;
-use super::command::{self, Form, Outgoing, ReplyTo, Start};
-use super::http_call::ended;
-use super::http_head::HttpHead;
-use super::layered::{Layered, WaitsForReady};
-use super::path::Path;
 use super::settings::HttpVersion;
 use crate::body::{Body, BoxError, fields};
 use crate::http_service::Erased;
-use crate::metadata::Metadata;
-use crate::protocol::ClientDialect;
 use crate::status::Status;
 
 impl Channel {
@@ -41,9 +36,9 @@ impl Channel {
         B::Error: Into<BoxError>,
     {
         let service = Box::new(Erased(layer.layer(HttpChannel(self.clone()))));
-        let layered = Layered::new(service, Arc::clone(self.target()), self.settings());
+        let layers = Layers::new(service, Arc::clone(self.target()), self.settings());
         let mut channel = self.clone();
-        channel.layered = Some(Arc::new(layered));
+        channel.layers = Some(Arc::new(layers));
         channel
     }
 }
@@ -74,8 +69,8 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let request = request.map(Body::new);
-        if let Some(layered) = &self.0.layered {
-            return layered.call(request);
+        if let Some(layers) = &self.0.layers {
+            return layers.call(request);
         }
         let channel = self.0.clone();
         Box::pin(async move { Ok(send(&channel, request).await?) })
@@ -84,7 +79,6 @@ where
 
 /// Sends a request over the channel's connections.
 async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
-    static NO_METHOD: Path = Path::new("");
     let (mut parts, body) = request.into_parts();
     if parts.uri.authority().is_none() {
         let target = channel.target();
@@ -95,24 +89,13 @@ async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::R
         parts.uri = uri.build().map_err(wrong)?;
     }
     let (sender, receiver) = oneshot::channel();
-    let start = Start {
-        number: call::next_number(),
-        path: (&NO_METHOD).into(),
-        dialect: ClientDialect::http(),
-        form: Form::Http(Arc::new(HttpHead::streamed(&parts, body.is_end_stream()))),
-        metadata: Metadata::new(),
-        deadline: None,
-        waits_for_ready: parts.extensions.get::<WaitsForReady>().is_some(),
-        compression: None,
-        message_bytes_max: usize::MAX,
-        is_timed: false,
-        is_unread: false,
-        body: command::Body::Messages(Box::new(Chunks(body))),
-        reply_to: ReplyTo::Stream(sender),
-    };
-    let raw = call::attempt(channel, start, receiver).await.map_err(|failure| failure.status)?;
-    let Some(head) = raw.metadata.head() else { return Err(Status::internal("the answer has no head")) };
-    let mut response = http::Response::new(Body::answer(raw.inbox));
+    let head = Arc::new(HttpHead::streamed(&parts, body.is_end_stream()));
+    let waits_for_ready = parts.extensions.get::<WaitsForReady>().is_some();
+    let body = attempt::Body::Messages(Box::new(Chunks(body)));
+    let attempt = Attempt::http(head, waits_for_ready, body, ReplyTo::Stream(sender));
+    let received = call::perform(channel, attempt, receiver).await.map_err(|failure| failure.status)?;
+    let Some(head) = received.metadata.head() else { return Err(Status::internal("the answer has no head")) };
+    let mut response = http::Response::new(Body::answer(received.inbox));
     let status = http::StatusCode::from_u16(head.status_code().unwrap_or(0));
     *response.status_mut() = status.map_err(|_| Status::internal("the answer's status is malformed"))?;
     *response.headers_mut() = fields(head);
@@ -134,7 +117,7 @@ impl Outgoing for Chunks {
                 out.extend_from_slice(&frame.into_data().unwrap_or_default());
                 Poll::Ready(Ok(true))
             }
-            Some(Err(error)) => Poll::Ready(Err(ended(&*error))),
+            Some(Err(error)) => Poll::Ready(Err(connection_ended(&*error))),
         }
     }
 }

@@ -12,7 +12,7 @@ mod http;
 
 pub(crate) use answering::{Dialect, Ending, Terms};
 pub use calling::Codec;
-pub(crate) use calling::{AnswerHead, ClientDialect, ClientProtocol, Put, RequestTerms};
+pub(crate) use calling::{AnswerHead, ClientDialect, Put, RequestTerms};
 pub(crate) use connect_get::{Get, target as get_target};
 pub(crate) use grpc::{put_metadata, put_status};
 

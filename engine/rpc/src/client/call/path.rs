@@ -12,11 +12,11 @@ use crate::transcode::{self, Json};
 /// The path of a method; generated code has one static for each.
 #[derive(Debug)]
 pub struct Path {
-    pub(super) text: Cow<'static, str>,
-    place: OnceLock<Place>,
+    pub(crate) text: Cow<'static, str>,
+    cache_slot: OnceLock<CacheSlot>,
     /// An encoded `FileDescriptorSet`; empty if the contract is unknown.
     contract: &'static [u8],
-    pub(super) has_side_effects: bool,
+    pub(crate) has_side_effects: bool,
     json: OnceLock<Option<(Json, Json)>>,
 }
 
@@ -24,7 +24,7 @@ impl Path {
     /// `/package.Service/Method`.
     pub const fn new(text: &'static str) -> Self {
         let text = Cow::Borrowed(text);
-        Self { text, place: OnceLock::new(), contract: &[], has_side_effects: true, json: OnceLock::new() }
+        Self { text, cache_slot: OnceLock::new(), contract: &[], has_side_effects: true, json: OnceLock::new() }
     }
 
     /// Adds the contract, an encoded `FileDescriptorSet`; calls in JSON need it.
@@ -42,7 +42,7 @@ impl Path {
     }
 
     /// JSON codecs of the method's requests and responses; `None` in protobuf.
-    pub(super) fn json(&self, codec: Codec) -> Result<Option<&(Json, Json)>, Status> {
+    pub(crate) fn json(&self, codec: Codec) -> Result<Option<&(Json, Json)>, Status> {
         if codec == Codec::Proto {
             return Ok(None);
         }
@@ -59,8 +59,8 @@ impl Path {
     }
 
     /// Cache slot of the path in connections' tables.
-    pub(super) fn place(&self) -> &Place {
-        self.place.get_or_init(Place::new)
+    pub(crate) fn cache_slot(&self) -> &CacheSlot {
+        self.cache_slot.get_or_init(CacheSlot::new)
     }
 }
 
@@ -100,16 +100,16 @@ impl Deref for PathRef {
 
 /// A slot in connections' tables. Dropping it frees its index for reuse; the generation identifies the owner.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) index: usize,
-    pub(super) generation: u64,
+pub(crate) struct CacheSlot {
+    pub(crate) index: usize,
+    pub(crate) generation: u64,
 }
 
 /// Free indexes, and the number ever allocated.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
-impl Place {
-    pub(super) fn new() -> Self {
+impl CacheSlot {
+    pub(crate) fn new() -> Self {
         // The first generation is 1, so that an empty table entry matches no owner.
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CacheSlot {
     fn drop(&mut self) {
         FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.index);
     }

@@ -1,6 +1,9 @@
-//! Task of one client connection: takes calls from its lane, reads, writes, and sends keepalive PINGs.
+//! Task of one subchannel over HTTP/2: connects, takes calls, reads, writes, sends keepalive PINGs, and reconnects.
 //!
-//! Implements: RFC 9113 sections 3.4 (preface), 6.7 (PING, for keepalive) and 9.1 (connection management).
+//! Implements: RFC 9113 sections 3.4 (preface), 6.7 (PING, for keepalive) and 9.1 (connection management); gRPC's
+//! "Connection Backoff".
+
+mod multiplexer;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,13 +15,13 @@ use std::time::Duration;
 use quire_http2::ConnectionError;
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use super::calls::Calls;
-use super::command::Command;
-use super::lane::{Lane, State};
-use super::settings::Settings;
-use super::target::{ONLY_TLS, Target, Transport};
+use self::multiplexer::Multiplexer;
+use super::call::attempt::untouched;
+use super::channel::subchannel::{Command, State, Subchannel};
+use super::channel::target::{ONLY_TLS, Target, Transport};
+use super::settings::{ConnectBackoff, Settings};
 use crate::io::{Inlet, poll_write};
 use crate::status::Status;
 
@@ -28,11 +31,70 @@ const SILENCE_MAX: Duration = Duration::from_millis(100);
 const ROUNDS_MAX: usize = 16;
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
 
-pub(super) struct Connection {
+/// Creates a subchannel and spawns its task.
+pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Subchannel> {
+    let subchannel = Subchannel::new(settings);
+    tokio::spawn(run(Arc::clone(&subchannel), Arc::clone(target), Arc::clone(settings)));
+    subchannel
+}
+
+async fn run(subchannel: Arc<Subchannel>, target: Arc<Target>, settings: Arc<Settings>) {
+    let mut backoff = ConnectBackoff::new(&settings);
+    while !subchannel.is_closing() {
+        subchannel.wanted().await;
+        if subchannel.is_closing() && subchannel.is_empty() {
+            break;
+        }
+        subchannel.set_state(State::Connecting);
+        let deadline = Instant::now() + settings.connect_timeout;
+        let connected = timeout_at(deadline, target.connect(subchannel.counters())).await;
+        let reason = match connected {
+            Err(_) => "no connection in time".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Ok(Ok(io)) => {
+                let mut connection =
+                    ConnectionTask::new(io, Arc::clone(&subchannel), Arc::clone(&target), Arc::clone(&settings));
+                let reason = connection.run().await;
+                if connection.is_retired() {
+                    tokio::spawn(connection.finish());
+                    backoff.reset();
+                    subchannel.set_state(State::Idle);
+                    continue;
+                }
+                if connection.was_ready() {
+                    backoff.reset();
+                    subchannel.set_state(State::Idle);
+                    continue;
+                }
+                reason
+            }
+        };
+        let reason = format!("cannot reach {}: {reason}", target.authority);
+        subchannel.set_state(State::Failing(reason.clone()));
+        let until = Instant::now() + backoff.pause();
+        back_off(&subchannel, until, &untouched(Status::unavailable(reason))).await;
+        subchannel.set_state(State::Idle);
+    }
+    subchannel.end();
+}
+
+/// Waits for the next attempt; new calls fail meanwhile, unless they wait for a connection.
+async fn back_off(subchannel: &Subchannel, until: Instant, status: &Status) {
+    let mut sleep = std::pin::pin!(sleep_until(until));
+    std::future::poll_fn(|cx| {
+        subchannel.register(cx.waker());
+        subchannel.fail_fast(status);
+        if subchannel.is_closing() { Poll::Ready(()) } else { sleep.as_mut().poll(cx) }
+    })
+    .await;
+}
+
+/// Task of one connection.
+struct ConnectionTask {
     io: Pin<Box<dyn Transport>>,
     inlet: Inlet,
-    calls: Calls,
-    lane: Arc<Lane>,
+    calls: Multiplexer,
+    subchannel: Arc<Subchannel>,
     settings: Arc<Settings>,
     commands: VecDeque<Command>,
     failure: Option<ConnectionError>,
@@ -41,10 +103,10 @@ pub(super) struct Connection {
     opened_at: Instant,
     read_at: Instant,
     ping_sent_at: Option<Instant>,
-    /// Set while a call waits for the runtime to poll the socket; see [`Connection::is_stale`].
+    /// Set while a call waits for the runtime to poll the socket; see [`ConnectionTask::is_stale`].
     looking: Option<JoinHandle<()>>,
     looked_at: Instant,
-    /// True once the server takes no more calls: the lane uses another connection, and this one only finishes its
+    /// True once the server takes no more calls: the subchannel uses another connection, and this one only finishes its
     /// calls.
     is_retired: bool,
     /// The server's first bytes were an alert of TLS.
@@ -54,10 +116,10 @@ pub(super) struct Connection {
 /// The first bytes of an alert: a record of that type, version 3 (RFC 8446 section 5.1).
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
-impl Connection {
-    pub(super) fn new(
+impl ConnectionTask {
+    fn new(
         io: Pin<Box<dyn Transport>>,
-        lane: Arc<Lane>,
+        subchannel: Arc<Subchannel>,
         target: Arc<Target>,
         settings: Arc<Settings>,
     ) -> Self {
@@ -65,13 +127,13 @@ impl Connection {
         Self {
             io,
             inlet: Inlet::default(),
-            calls: Calls::new(target, Arc::clone(&settings)),
-            lane,
+            calls: Multiplexer::new(target, Arc::clone(&settings)),
+            subchannel,
             settings,
             commands: VecDeque::new(),
             failure: None,
             is_ready: false,
-            timer: Box::pin(tokio::time::sleep_until(now)),
+            timer: Box::pin(sleep_until(now)),
             opened_at: now,
             read_at: now,
             ping_sent_at: None,
@@ -83,12 +145,12 @@ impl Connection {
     }
 
     /// True once the server has sent its first frame: then the next attempt to connect needs no pause.
-    pub(super) fn was_ready(&self) -> bool {
+    fn was_ready(&self) -> bool {
         self.is_ready
     }
 
-    /// Runs until the connection ends; calls that have not begun return to the lane, for the next connection.
-    pub(super) async fn run(&mut self) -> String {
+    /// Runs until the connection ends; calls that have not begun return to the subchannel, for the next connection.
+    async fn run(&mut self) -> String {
         let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
         let reason = if self.is_tls { ONLY_TLS.to_owned() } else { reason };
         if !self.is_retired {
@@ -96,23 +158,23 @@ impl Connection {
         }
         let waiting = self.calls.take_waiting().into_iter().chain(std::mem::take(&mut self.commands));
         if self.is_ready {
-            waiting.for_each(|command| self.lane.push(command));
+            waiting.for_each(|command| self.subchannel.push(command));
         } else {
             waiting.for_each(|command| match command {
-                command if command.waits_for_ready() => self.lane.push(command),
-                command => command.fail(&Status::unavailable(reason.clone()), true),
+                command if command.waits_for_ready() => self.subchannel.push(command),
+                command => command.fail(&untouched(Status::unavailable(reason.clone()))),
             });
         }
         reason
     }
 
     /// True if calls in flight end on this connection while new ones begin on the next.
-    pub(super) fn is_retired(&self) -> bool {
+    fn is_retired(&self) -> bool {
         self.is_retired
     }
 
     /// Runs until the calls in flight have ended.
-    pub(super) async fn finish(mut self) {
+    async fn finish(mut self) {
         let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.fail_calls(&reason);
     }
@@ -124,12 +186,12 @@ impl Connection {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         if !self.is_retired {
-            self.lane.register(cx.waker());
+            self.subchannel.register(cx.waker());
         }
         self.calls.wakes.register(cx.waker());
         // The first resumed caller has made its next call, and others answered by the same read are about to: tokio
         // runs what a task wakes right after it, before them. Yielding once lets all their calls leave in one write.
-        if std::mem::take(&mut self.calls.ended) > 1 && !self.lane.is_empty() {
+        if std::mem::take(&mut self.calls.ended) > 1 && !self.subchannel.is_empty() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -145,7 +207,7 @@ impl Connection {
                 Err(reason) => return Poll::Ready(reason),
             }
         }
-        if !self.is_retired && self.calls.connection.is_going_away() && !self.lane.is_closing() {
+        if !self.is_retired && self.calls.connection.is_going_away() && !self.subchannel.is_closing() {
             self.is_retired = true;
             return Poll::Ready("the server takes no more calls".to_owned());
         }
@@ -169,7 +231,7 @@ impl Connection {
     fn is_stale(&mut self, cx: &mut Context<'_>) -> bool {
         let silence = self.calls.now.duration_since(self.read_at.max(self.looked_at));
         let is_silent = self.is_ready && silence > SILENCE_MAX;
-        if !is_silent || self.lane.is_empty() || !self.calls.is_idle() {
+        if !is_silent || self.subchannel.is_empty() || !self.calls.is_idle() {
             self.looking = None;
             return false;
         }
@@ -184,12 +246,12 @@ impl Connection {
     }
 
     fn take_commands(&mut self) -> bool {
-        self.lane.take(&mut self.commands);
+        self.subchannel.take(&mut self.commands);
         let any = !self.commands.is_empty();
         while let Some(command) = self.commands.pop_front() {
             self.calls.command(command);
         }
-        if self.lane.is_closing() {
+        if self.subchannel.is_closing() {
             self.calls.drain();
         }
         any
@@ -217,7 +279,7 @@ impl Connection {
                 }
                 if !self.is_ready && !self.calls.connection.is_awaiting_peer() && self.failure.is_none() {
                     self.is_ready = true;
-                    self.lane.set_state(State::Ready);
+                    self.subchannel.set_state(State::Ready);
                 }
                 Ok(true)
             }

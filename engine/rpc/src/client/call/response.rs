@@ -1,4 +1,4 @@
-//! A response in progress: its head, messages and end, delivered to the caller.
+//! Reader of one response: its head, messages and end, delivered to the caller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quire_http2::Head;
 use tokio::sync::oneshot;
 
-use super::command::{Failure, RawReply, RawStream, ReplyTo};
+use super::attempt::{Failure, ReplyTo, StreamResponse, UnaryResponse};
 use crate::codec::Payload;
 use crate::compression::Encoding;
 use crate::inbox::Inbox;
@@ -17,26 +17,27 @@ use crate::protocol::{AnswerHead, ClientDialect};
 use crate::status::Status;
 use crate::transcode::Reading;
 
-pub(super) enum Reply {
+/// The caller, and what it has not received yet.
+enum Caller {
     Unary {
-        to: oneshot::Sender<Result<RawReply, Failure>>,
+        to: oneshot::Sender<Result<UnaryResponse, Failure>>,
         message: Option<Framed<Bytes>>,
     },
     /// The caller waits at `to` until the head arrives.
     Stream {
-        to: Option<oneshot::Sender<Result<RawStream, Failure>>>,
+        to: Option<oneshot::Sender<Result<StreamResponse, Failure>>>,
         inbox: Arc<Inbox>,
     },
 }
 
 /// A response that is still being received.
-pub(super) struct Answer {
+pub(crate) struct ResponseReader {
     dialect: ClientDialect,
-    pub(super) reply: Reply,
+    caller: Caller,
     head: Option<(Arc<Head>, Option<Encoding>)>,
     /// True if the caller wants the time of the head.
-    pub(super) is_timed: bool,
-    pub(super) head_at: Option<Instant>,
+    pub(crate) is_timed: bool,
+    pub(crate) head_at: Option<Instant>,
     assembler: Assembler,
     message_bytes_max: usize,
     has_body: bool,
@@ -47,7 +48,7 @@ pub(super) struct Answer {
 }
 
 /// Adds the leading metadata to a failure, which is all that the caller gets.
-pub(super) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
+pub(crate) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
     if !metadata.is_empty() && !metadata.is_same_block(status.metadata()) {
         let mut all = metadata.clone();
         all.extend(status.metadata());
@@ -56,18 +57,21 @@ pub(super) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
     status
 }
 
-impl Answer {
+impl ResponseReader {
     /// `inbox` creates the queue of a stream.
-    pub(super) fn new(
+    pub(crate) fn new(
         dialect: ClientDialect,
-        to: ReplyTo,
+        reply_to: ReplyTo,
         message_bytes_max: usize,
-        (is_timed, is_unread): (bool, bool),
         inbox: impl FnOnce() -> Arc<Inbox>,
     ) -> Self {
-        let reply = match to {
-            ReplyTo::Unary(to) => Reply::Unary { to, message: None },
-            ReplyTo::Stream(to) => Reply::Stream { to: Some(to), inbox: inbox() },
+        let (is_timed, is_unread) = match &reply_to {
+            ReplyTo::Unary { is_timed, is_unread, .. } => (*is_timed, *is_unread),
+            ReplyTo::Stream(_) => (false, false),
+        };
+        let caller = match reply_to {
+            ReplyTo::Unary { to, .. } => Caller::Unary { to, message: None },
+            ReplyTo::Stream(to) => Caller::Stream { to: Some(to), inbox: inbox() },
         };
         let assembler = if dialect.is_plain {
             Assembler::default()
@@ -81,7 +85,7 @@ impl Answer {
         };
         Self {
             dialect,
-            reply,
+            caller,
             head: None,
             is_timed,
             head_at: None,
@@ -94,13 +98,13 @@ impl Answer {
     }
 
     /// True for a trailers-only response.
-    pub(super) fn is_trailers(&self, head: &Head) -> bool {
+    pub(crate) fn is_trailers(&self, head: &Head) -> bool {
         self.dialect.protocol.is_trailers(head)
     }
 
     /// Processes the head; fails the call if it is not an RPC response.
     #[inline]
-    pub(super) fn head(&mut self, head: &Arc<Head>) -> Result<(), Status> {
+    pub(crate) fn head(&mut self, head: &Arc<Head>) -> Result<(), Status> {
         let ClientDialect { protocol, codec, is_plain } = self.dialect;
         let known = if is_plain { head.memo(|| protocol.begin(codec, head)) } else { None };
         let read;
@@ -113,11 +117,11 @@ impl Answer {
         match begun {
             AnswerHead::Messages(encoding) => {
                 self.head = Some((Arc::clone(head), *encoding));
-                if let Reply::Stream { to, inbox } = &mut self.reply
+                if let Caller::Stream { to, inbox } = &mut self.caller
                     && let Some(to) = to.take()
                 {
                     let (metadata, inbox) = (protocol.metadata(head), Arc::clone(inbox));
-                    let _ = to.send(Ok(RawStream { metadata, encoding: *encoding, inbox }));
+                    let _ = to.send(Ok(StreamResponse { metadata, encoding: *encoding, inbox }));
                 }
                 Ok(())
             }
@@ -131,16 +135,16 @@ impl Answer {
         }
     }
 
-    /// Processes body bytes. Returns whether the reader must be polled, or why the call fails.
+    /// Processes body bytes. Returns true if the caller's task must be polled; fails if the call fails.
     #[inline]
-    pub(super) fn data(&mut self, mut data: &[u8]) -> Result<bool, Status> {
+    pub(crate) fn data(&mut self, mut data: &[u8]) -> Result<bool, Status> {
         self.has_body |= !data.is_empty();
         let mut poll = false;
         loop {
             if self.outcome.is_some() && !data.is_empty() {
                 return Err(Status::internal("the answer goes on after its end"));
             }
-            if let Reply::Stream { inbox, .. } = &self.reply {
+            if let Caller::Stream { inbox, .. } = &self.caller {
                 let run = self.assembler.run(&mut data, self.message_bytes_max);
                 if !run.is_empty() {
                     poll |= inbox.push_run(run);
@@ -155,36 +159,36 @@ impl Answer {
                 continue;
             }
             let framed = Framed { compressed: framed.compressed, bytes: framed.bytes.into_bytes() };
-            match &mut self.reply {
-                Reply::Stream { inbox, .. } => poll |= inbox.push(framed),
-                Reply::Unary { message: Some(_), .. } => {
+            match &mut self.caller {
+                Caller::Stream { inbox, .. } => poll |= inbox.push(framed),
+                Caller::Unary { message: Some(_), .. } => {
                     return Err(Status::unimplemented("more than one message in answer to a unary call"));
                 }
-                Reply::Unary { message, .. } => *message = Some(framed),
+                Caller::Unary { message, .. } => *message = Some(framed),
             }
         }
     }
 
     /// True if the reader is so far behind that the window should stay closed.
-    pub(super) fn is_stalled(&self) -> bool {
-        match &self.reply {
-            Reply::Unary { .. } => false,
-            Reply::Stream { inbox, .. } => inbox.stall(),
+    pub(crate) fn is_stalled(&self) -> bool {
+        match &self.caller {
+            Caller::Unary { .. } => false,
+            Caller::Stream { inbox, .. } => inbox.stall(),
         }
     }
 
     /// True if the caller has dropped its stream.
-    pub(super) fn is_abandoned(&self) -> bool {
-        matches!(&self.reply, Reply::Stream { to: None, inbox } if inbox.is_abandoned())
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(&self.caller, Caller::Stream { to: None, inbox } if inbox.is_abandoned())
     }
 
     /// Ends the response after its body.
     #[inline]
-    pub(super) fn end(mut self, trailers: Option<&Arc<Head>>) {
+    pub(crate) fn end(mut self, trailers: Option<&Arc<Head>>) {
         let outcome = self.outcome(trailers);
         let (head_at, protocol) = (self.head_at, self.dialect.protocol);
-        match self.reply {
-            Reply::Unary { to, message } => {
+        match self.caller {
+            Caller::Unary { to, message } => {
                 let whole = || {
                     let bytes = self.assembler.whole()?;
                     let compressed =
@@ -194,7 +198,7 @@ impl Answer {
                 let message = message.or_else(whole);
                 let answer = match (outcome, self.head, message) {
                     (Ok(trailers), Some((head, encoding)), Some(message)) => {
-                        Ok(RawReply { metadata: protocol.metadata(&head), encoding, message, trailers, head_at })
+                        Ok(UnaryResponse { metadata: protocol.metadata(&head), encoding, message, trailers, head_at })
                     }
                     (outcome, head, _) => {
                         let none = || Status::unimplemented("the answer holds no message");
@@ -203,21 +207,21 @@ impl Answer {
                             Some((head, _)) => with_head(status, &protocol.metadata(&head)),
                             None => status,
                         };
-                        Err(Failure { status, untouched: false, head_at })
+                        Err(Failure { status, head_at })
                     }
                 };
                 let _ = to.send(answer);
             }
-            Reply::Stream { to: Some(to), inbox } => {
+            Caller::Stream { to: Some(to), inbox } => {
                 let _ = match outcome {
-                    Err(status) => to.send(Err(Failure::new(status, false))),
+                    Err(status) => to.send(Err(status.into())),
                     Ok(trailers) => {
                         inbox.end(Ok(trailers));
-                        to.send(Ok(RawStream { metadata: Metadata::new(), encoding: None, inbox }))
+                        to.send(Ok(StreamResponse { metadata: Metadata::new(), encoding: None, inbox }))
                     }
                 };
             }
-            Reply::Stream { to: None, inbox } => {
+            Caller::Stream { to: None, inbox } => {
                 inbox.end(outcome);
             }
         }
@@ -247,14 +251,13 @@ impl Answer {
     }
 
     /// Fails the call without a response.
-    pub(super) fn fail(self, status: Status, untouched: bool) {
-        match self.reply {
-            Reply::Unary { to, .. } => {
-                let failure = Failure { head_at: self.head_at, ..Failure::new(status, untouched) };
-                let _ = to.send(Err(failure));
+    pub(crate) fn fail(self, status: Status) {
+        match self.caller {
+            Caller::Unary { to, .. } => {
+                let _ = to.send(Err(Failure { status, head_at: self.head_at }));
             }
-            Reply::Stream { to: Some(to), .. } => drop(to.send(Err(Failure::new(status, untouched)))),
-            Reply::Stream { to: None, inbox } => {
+            Caller::Stream { to: Some(to), .. } => drop(to.send(Err(status.into()))),
+            Caller::Stream { to: None, inbox } => {
                 inbox.end(Err(status));
             }
         }

@@ -11,14 +11,60 @@ use std::task::Waker;
 use atomic_waker::AtomicWaker;
 use tokio::sync::watch;
 
-use super::command::Command;
-use super::settings::{ConnectError, Settings};
-use super::traffic::{Counters, Traffic};
+use super::target::{Counters, Traffic};
+use crate::client::call::attempt::{Attempt, untouched};
+use crate::client::settings::{ConnectError, Settings};
 use crate::status::Status;
 
-/// State of a lane's connection.
+/// A command to a connection.
+pub(crate) enum Command {
+    /// Connects, without a call.
+    Connect,
+    Start(Attempt),
+    /// Cancels the call of this number.
+    Cancel(u64),
+}
+
+impl Command {
+    pub(crate) fn waits_for_ready(&self) -> bool {
+        matches!(self, Self::Start(attempt) if attempt.waits_for_ready)
+    }
+
+    pub(crate) fn fail(self, status: &Status) {
+        if let Self::Start(attempt) = self {
+            attempt.reply_to.fail(status.clone());
+        }
+    }
+}
+
+/// Calls that a connection has taken and cannot start yet.
+pub(crate) struct WaitingCalls {
+    pub(crate) calls: VecDeque<Attempt>,
+    calls_max: usize,
+}
+
+impl WaitingCalls {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { calls: VecDeque::new(), calls_max: settings.waiting_calls_max }
+    }
+
+    /// Appends a call; fails it if too many wait.
+    pub(crate) fn push(&mut self, attempt: Attempt) {
+        if self.calls.len() >= self.calls_max {
+            let status = Status::resource_exhausted("too many calls wait for their turn");
+            return attempt.reply_to.fail(untouched(status));
+        }
+        self.calls.push_back(attempt);
+    }
+
+    pub(crate) fn cancel(&mut self, number: u64) {
+        self.calls.retain(|attempt| attempt.number != number);
+    }
+}
+
+/// State of a subchannel's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     Idle,
     Connecting,
     Ready,
@@ -27,7 +73,7 @@ pub(super) enum State {
     Closed,
 }
 
-pub(super) struct Lane {
+pub(crate) struct Subchannel {
     queue: Mutex<VecDeque<Command>>,
     task: AtomicWaker,
     state: watch::Sender<State>,
@@ -39,8 +85,8 @@ pub(super) struct Lane {
     counters: Arc<Counters>,
 }
 
-impl Lane {
-    pub(super) fn new(settings: &Settings) -> Arc<Self> {
+impl Subchannel {
+    pub(crate) fn new(settings: &Settings) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
             task: AtomicWaker::new(),
@@ -58,7 +104,7 @@ impl Lane {
     }
 
     /// Queues a command for the task.
-    pub(super) fn push(&self, command: Command) {
+    pub(crate) fn push(&self, command: Command) {
         let mut queue = self.lock();
         let refusal = if self.is_closing.load(Ordering::Acquire) {
             Some(Status::unavailable("the channel is closed"))
@@ -69,68 +115,68 @@ impl Lane {
         };
         if let Some(status) = refusal {
             drop(queue);
-            return command.fail(&status, true);
+            return command.fail(&untouched(status));
         }
         queue.push_back(command);
         drop(queue);
         self.task.wake();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    pub(super) fn counters(&self) -> &Arc<Counters> {
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
     /// Takes all commands; `into` must be empty.
-    pub(super) fn take(&self, into: &mut VecDeque<Command>) {
+    pub(crate) fn take(&self, into: &mut VecDeque<Command>) {
         debug_assert!(into.is_empty(), "the commands taken before are done");
         std::mem::swap(&mut *self.lock(), into);
     }
 
-    pub(super) fn register(&self, task: &Waker) {
+    pub(crate) fn register(&self, task: &Waker) {
         self.task.register(task);
     }
 
-    /// Bytes over the sockets of this lane's connections so far.
-    pub(super) fn traffic(&self) -> Traffic {
+    /// Bytes over the sockets of this subchannel's connections so far.
+    pub(crate) fn traffic(&self) -> Traffic {
         self.counters.read()
     }
 
-    pub(super) fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.task.wake();
     }
 
-    /// Marks the lane as closed and fails the remaining commands.
-    pub(super) fn end(&self) {
-        let status = Status::unavailable("the channel is closed");
+    /// Marks the subchannel as closed and fails the remaining commands.
+    pub(crate) fn end(&self) {
+        let status = untouched(Status::unavailable("the channel is closed"));
         for command in std::mem::take(&mut *self.lock()) {
-            command.fail(&status, true);
+            command.fail(&status);
         }
         self.set_state(State::Closed);
     }
 
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         let _ = self.state.subscribe().wait_for(|state| *state == State::Closed).await;
     }
 
     /// Makes the task connect, unless it is connected or pauses after a failure.
-    pub(super) fn want(&self) {
+    pub(crate) fn want(&self) {
         let pauses = matches!(*self.state.borrow(), State::Failing(_));
         // A waiting command already makes it connect.
         if !pauses && self.is_empty() {
@@ -139,7 +185,7 @@ impl Lane {
     }
 
     /// Waits for a connection or the first failure to connect; fails at once during the pause after a failure.
-    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
+    pub(crate) async fn ready(&self) -> Result<(), ConnectError> {
         self.want();
         let mut state = self.state.subscribe();
         match state.wait_for(|state| !matches!(state, State::Idle | State::Connecting)).await.as_deref() {
@@ -149,7 +195,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: State) {
         match state {
             State::Failing(_) => self.is_failing.store(true, Ordering::Relaxed),
             State::Ready => self.is_failing.store(false, Ordering::Relaxed),
@@ -160,7 +206,7 @@ impl Lane {
     }
 
     /// Waits until there is a command.
-    pub(super) async fn wanted(&self) {
+    pub(crate) async fn wanted(&self) {
         std::future::poll_fn(|cx| {
             self.register(cx.waker());
             let wanted = !self.is_empty() || self.is_closing();
@@ -170,7 +216,7 @@ impl Lane {
     }
 
     /// Fails calls that do not wait for a connection, while the server is unreachable.
-    pub(super) fn fail_fast(&self, status: &Status) {
+    pub(crate) fn fail_fast(&self, status: &Status) {
         let (waiting, failing): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut *self.lock()).into_iter().partition(Command::waits_for_ready);
         let mut queue = self.lock();
@@ -179,7 +225,7 @@ impl Lane {
         }
         drop(queue);
         for command in failing {
-            command.fail(status, true);
+            command.fail(status);
         }
     }
 }

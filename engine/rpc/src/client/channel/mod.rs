@@ -1,0 +1,274 @@
+//! A [`Channel`]: its construction, its subchannels, and the choice of one for each call.
+//!
+//! Implements: RFC 9113 section 3 (starting HTTP/2; with TLS, section 3.2).
+
+pub(crate) mod subchannel;
+pub(crate) mod target;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
+
+use self::subchannel::Subchannel;
+#[cfg(unix)]
+use self::target::Address;
+use self::target::{HostName, Resolver, Target, Traffic};
+#[cfg(feature = "tower")]
+use super::call::http::Layers;
+use super::connection;
+#[cfg(feature = "http1")]
+use super::http1;
+use super::settings::{ConnectError, HttpVersion, Settings};
+use crate::envelope::Request;
+use crate::interceptor::Interceptor;
+use crate::status::Status;
+
+struct Inner {
+    subchannels: Vec<Arc<Subchannel>>,
+    next: AtomicUsize,
+    settings: Arc<Settings>,
+    #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "only layers use it"))]
+    target: Arc<Target>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.subchannels.iter().for_each(|subchannel| subchannel.close());
+    }
+}
+
+/// Makes calls to a server, or to several equivalent ones. Clones share the connections, which close when the last
+/// clone is dropped.
+#[derive(Clone)]
+pub struct Channel {
+    inner: Arc<Inner>,
+    /// Interceptors of this clone; nearly every channel has none.
+    interceptors: Option<Arc<[Arc<dyn Interceptor>]>>,
+    #[cfg(feature = "tower")]
+    pub(super) layers: Option<Arc<Layers>>,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({} connections)", self.inner.subchannels.len())
+    }
+}
+
+impl Channel {
+    fn new(subchannels: Vec<Arc<Subchannel>>, settings: Arc<Settings>, target: Arc<Target>) -> Self {
+        Self {
+            inner: Arc::new(Inner { subchannels, next: AtomicUsize::new(0), settings, target }),
+            interceptors: None,
+            #[cfg(feature = "tower")]
+            layers: None,
+        }
+    }
+
+    /// Returns a clone whose calls pass an interceptor before they are sent; several run in turn. Other clones are
+    /// unaffected.
+    #[must_use]
+    pub fn intercepted(&self, interceptor: impl Interceptor) -> Self {
+        let known = self.interceptors.iter().flat_map(|known| known.iter().cloned());
+        let all = known.chain([Arc::new(interceptor) as Arc<dyn Interceptor>]).collect();
+        Self { interceptors: Some(all), ..self.clone() }
+    }
+
+    /// Runs the interceptors on a request without its message.
+    #[inline]
+    pub(super) fn pass(&self, method: &str, mut request: Request<()>) -> Result<Request<()>, Status> {
+        for interceptor in self.interceptors.iter().flat_map(|all| all.iter()) {
+            interceptor.intercept(method, &mut request)?;
+        }
+        Ok(request)
+    }
+
+    /// The next connection in turn, skipping unreachable ones.
+    pub(super) fn subchannel(&self) -> &Arc<Subchannel> {
+        let subchannels = &self.inner.subchannels;
+        let first = self.inner.next.fetch_add(1, Ordering::Relaxed);
+        let turn = |offset: usize| &subchannels[first.wrapping_add(offset) % subchannels.len()];
+        let next = turn(0);
+        if !next.is_failing() {
+            return next;
+        }
+        let other = (1..subchannels.len()).map(turn).find(|subchannel| !subchannel.is_failing());
+        if other.is_some() {
+            // The skipped one connects meanwhile, for later calls.
+            next.want();
+        }
+        other.unwrap_or(next)
+    }
+
+    /// Waits until a connection is ready: the server has sent its first frame. Fails if connecting fails, and at once
+    /// during the pause after a failure; no call is sent.
+    pub async fn ready(&self) -> Result<(), ConnectError> {
+        self.subchannel().ready().await
+    }
+
+    /// True if a connection is ready, without waiting as [`Channel::ready`] does. Only reads a flag.
+    pub fn is_ready(&self) -> bool {
+        self.inner.subchannels.iter().any(|subchannel| subchannel.is_ready())
+    }
+
+    /// Like [`Channel::ready`], for every connection.
+    pub(super) async fn all_ready(&self) -> Result<(), ConnectError> {
+        for subchannel in &self.inner.subchannels {
+            subchannel.ready().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// True if the last attempt to connect failed on every connection.
+    pub(super) fn is_failing(&self) -> bool {
+        self.inner.subchannels.iter().all(|subchannel| subchannel.is_failing())
+    }
+
+    #[cfg(feature = "tower")]
+    pub(super) fn target(&self) -> &Arc<Target> {
+        &self.inner.target
+    }
+
+    /// Rejects new calls, lets those in flight finish, and closes the connections.
+    pub async fn close(&self) {
+        for subchannel in &self.inner.subchannels {
+            subchannel.close();
+        }
+        for subchannel in &self.inner.subchannels {
+            subchannel.closed().await;
+        }
+    }
+
+    /// Bytes over the sockets of all connections so far, including TLS and HTTP.
+    pub fn traffic(&self) -> Traffic {
+        self.inner.subchannels.iter().map(|subchannel| subchannel.traffic()).fold(Traffic::default(), Traffic::plus)
+    }
+}
+
+impl Channel {
+    /// Begins a channel to `http://host:port`, `https://host:port` or, for a Unix socket, `unix:/path`.
+    pub fn builder(address: &str) -> Result<Builder, ConnectError> {
+        Builder::new(address)
+    }
+}
+
+/// Builds a channel.
+#[must_use]
+pub struct Builder {
+    target: Target,
+    /// Host name that certificates must match.
+    host: String,
+    has_tls: bool,
+    settings: Settings,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Builder({})", self.target.authority)
+    }
+}
+
+impl Builder {
+    fn new(address: &str) -> Result<Self, ConnectError> {
+        #[cfg(unix)]
+        if let Some(path) = address.strip_prefix("unix:") {
+            return Ok(Self::of("localhost", "localhost", false, vec![Address::Unix(path.into())]));
+        }
+        let wrong = || {
+            let forms = "http://host:port, https://host:port or unix:/path";
+            ConnectError(format!("{address:?} is no address; write {forms}"))
+        };
+        let uri: http::Uri = address.parse().map_err(|_| wrong())?;
+        let is_https = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong()),
+        };
+        let host = uri.host().ok_or_else(wrong)?.trim_start_matches('[').trim_end_matches(']');
+        let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        let authority = uri.authority().ok_or_else(wrong)?.as_str();
+        Ok(Self::of(authority, host, is_https, HostName { host: host.to_owned(), port }))
+    }
+
+    fn of(authority: &str, host: &str, is_https: bool, resolver: impl Resolver) -> Self {
+        let target = Target {
+            authority: authority.to_owned(),
+            resolver: Box::new(resolver),
+            turn: AtomicUsize::new(0),
+            is_https,
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        Self { target, host: host.to_owned(), has_tls: false, settings: Settings::default() }
+    }
+
+    /// Addresses to connect to, in place of resolving the host: a list, or a [`Resolver`]. Connections use the
+    /// addresses in turn, so [`Settings::connections`] should be at least their number.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.target.resolver = Box::new(resolver);
+        self
+    }
+
+    /// TLS configuration; required for `https`. If it names no ALPN protocols, those of the settings' HTTP version are
+    /// set.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| ConnectError(error.to_string()))?;
+        self.target.tls = Some((config, name));
+        self.target.is_https = true;
+        self.has_tls = true;
+        Ok(self)
+    }
+
+    /// Server name sent in requests, if it differs from the address.
+    pub fn authority(mut self, authority: &str) -> Self {
+        authority.clone_into(&mut self.target.authority);
+        self
+    }
+
+    /// Limits, timeouts, protocol and all other settings.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Creates the channel, which connects on first use. Must be called within a tokio runtime.
+    pub fn connect_lazy(mut self) -> Result<Channel, ConnectError> {
+        if self.target.is_https && !self.has_tls {
+            return Err(ConnectError("https needs a TLS configuration; give one with tls()".to_owned()));
+        }
+        if !self.settings.http.carries(self.settings.protocol) {
+            let message = "gRPC needs HTTP/2; over HTTP/1.1, set the protocol to GrpcWeb or Connect";
+            return Err(ConnectError(message.to_owned()));
+        }
+        #[cfg(feature = "tls")]
+        if let Some((config, _)) = &mut self.target.tls
+            && config.alpn_protocols.is_empty()
+        {
+            Arc::make_mut(config).alpn_protocols.push(self.settings.http.alpn().to_vec());
+        }
+        let settings = Arc::new(self.settings);
+        let target = Arc::new(self.target);
+        let subchannels = match settings.http {
+            HttpVersion::Http2 => {
+                (0..settings.connections.max(1)).map(|_| connection::spawn(&target, &settings)).collect()
+            }
+            #[cfg(feature = "http1")]
+            HttpVersion::Http1 => vec![http1::spawn(&target, &settings)],
+        };
+        Ok(Channel::new(subchannels, settings, target))
+    }
+
+    /// Creates the channel once all its connections are ready; fails if one does not become ready.
+    pub async fn connect(self) -> Result<Channel, ConnectError> {
+        let channel = self.connect_lazy()?;
+        channel.all_ready().await?;
+        Ok(channel)
+    }
+}

@@ -1,0 +1,252 @@
+//! The servers of a channel, and sockets to them: TCP or Unix, with optional TLS, their traffic counted below TLS.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+#[cfg(feature = "tls")]
+use tokio_rustls::{TlsConnector, rustls::ClientConfig, rustls::pki_types::ServerName};
+
+/// Listening address of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    #[cfg(unix)]
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+/// Resolves the addresses of the servers behind a channel; a constant list is a resolver too.
+///
+/// A channel resolves before each connection and uses the addresses in turn, so its connections are spread over the
+/// servers. Open connections stay where they are: new servers get calls as connections end, which
+/// `Limits::connection_age_max` on the servers ensures.
+pub trait Resolver: Send + Sync + 'static {
+    /// The current addresses.
+    fn resolve(&self) -> impl Future<Output = io::Result<Vec<Address>>> + Send;
+}
+
+impl<T: Clone + Into<Address> + Send + Sync + 'static> Resolver for Vec<T> {
+    async fn resolve(&self) -> io::Result<Vec<Address>> {
+        Ok(self.iter().cloned().map(Into::into).collect())
+    }
+}
+
+/// A name for the system's resolver.
+pub(crate) struct HostName {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Resolver for HostName {
+    async fn resolve(&self) -> io::Result<Vec<Address>> {
+        Ok(tokio::net::lookup_host((self.host.as_str(), self.port)).await?.map(Address::Tcp).collect())
+    }
+}
+
+type Resolved<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<Address>>> + Send + 'a>>;
+
+/// A type-erased resolver.
+pub(crate) trait AnyResolver: Send + Sync {
+    fn resolve_any(&self) -> Resolved<'_>;
+}
+
+impl<R: Resolver> AnyResolver for R {
+    fn resolve_any(&self) -> Resolved<'_> {
+        Box::pin(self.resolve())
+    }
+}
+
+/// End of the error message of a TLS call to a server without TLS.
+pub const NO_TLS: &str = "the server does not speak TLS: write http://";
+
+/// End of the error message of a call without TLS to a server with TLS.
+pub const ONLY_TLS: &str = "the server speaks TLS: write https://";
+
+/// End of the error message of a call to a server whose certificate was refused.
+pub const UNTRUSTED: &str = "the server's certificate is not trusted";
+
+/// Explains a failed handshake.
+#[cfg(feature = "tls")]
+fn explain(error: io::Error) -> io::Error {
+    use tokio_rustls::rustls::{Error, InvalidMessage};
+
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => io::Error::other(NO_TLS),
+        Some(Error::InvalidCertificate(_)) => io::Error::other(format!("{error}: {UNTRUSTED}")),
+        _ => error,
+    }
+}
+
+/// Addresses of the servers, and the TLS settings for them.
+pub(crate) struct Target {
+    pub(crate) authority: String,
+    pub(crate) resolver: Box<dyn AnyResolver>,
+    /// Connections made so far, so that each uses the next address.
+    pub(crate) turn: AtomicUsize,
+    pub(crate) is_https: bool,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+/// A connection's transport, with or without TLS.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+
+impl Target {
+    /// Connects to the next server in turn, or to another if that is unreachable.
+    pub(crate) async fn connect(&self, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
+        let mut addresses = self.resolver.resolve_any().await?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let first = turn.checked_rem(addresses.len()).unwrap_or(0);
+        addresses.rotate_left(first);
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the resolver knows no address");
+        for address in addresses {
+            match self.connect_to(address, counters).await {
+                Ok(transport) => return Ok(transport),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(&self, address: Address, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
+        match address {
+            Address::Tcp(address) => {
+                let tcp = TcpStream::connect(address).await?;
+                tcp.set_nodelay(true)?;
+                self.secure(CountedStream::new(tcp, Arc::clone(counters))).await
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => {
+                self.secure(CountedStream::new(UnixStream::connect(path).await?, Arc::clone(counters))).await
+            }
+        }
+    }
+
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "TLS has a handshake to wait for"))]
+    async fn secure<T: Transport + 'static>(&self, io: T) -> io::Result<Pin<Box<dyn Transport>>> {
+        #[cfg(feature = "tls")]
+        if let Some((config, name)) = &self.tls {
+            let connected = TlsConnector::from(Arc::clone(config)).connect(name.clone(), io).await;
+            return Ok(Box::pin(connected.map_err(explain)?));
+        }
+        Ok(Box::pin(io))
+    }
+}
+
+/// Socket traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Bytes to the server.
+    pub sent_bytes: u64,
+    /// Bytes from the server.
+    pub received_bytes: u64,
+    /// Writes that sent something; concurrent calls share one.
+    pub writes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+            writes: self.writes + other.writes,
+        }
+    }
+}
+
+/// Counters of traffic. Each read or write, which serves many calls, costs one or two atomic additions.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self) -> Traffic {
+        Traffic {
+            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+            received_bytes: self.received_bytes.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A byte stream whose traffic is counted.
+pub(crate) struct CountedStream<T> {
+    io: T,
+    counters: Arc<Counters>,
+}
+
+impl<T> CountedStream<T> {
+    pub(crate) fn new(io: T, counters: Arc<Counters>) -> Self {
+        Self { io, counters }
+    }
+
+    fn sent(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = &written {
+            self.counters.sent_bytes.fetch_add(*count as u64, Ordering::Relaxed);
+            self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for CountedStream<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
+        let count = buffer.filled().len() - before;
+        if count > 0 {
+            self.counters.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for CountedStream<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.sent(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.sent(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
