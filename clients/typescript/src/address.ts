@@ -2,14 +2,14 @@ import { isIPv6 } from "node:net";
 
 const PORT = 10086;
 
-/** A server's place: a host, one of IPv6 in brackets, and a port. */
+/** Address of a server: a host, one of IPv6 in brackets, and a port. */
 export interface Address {
-  /** Whether the address says that the server speaks TLS; undefined if it does not say. */
+  /** True for `https`, false for `http`, undefined without a scheme. */
   readonly tls: boolean | undefined;
   readonly authority: string;
 }
 
-/** Where a server is if the caller does not say. */
+/** Default address of a server. */
 export const USUAL_ADDRESS = `127.0.0.1:${String(PORT)}`;
 
 /** Reads `HOST:PORT`, a host, or `:PORT`, with `http://` or `https://` before it if need be; several with commas between. */

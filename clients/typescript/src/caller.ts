@@ -10,10 +10,10 @@ import {
 import { type Fault, OutcomeUnknown, Refused, Unreachable } from "./faults.js";
 import { Failure, type Link } from "./link.js";
 
-/** What sending a call twice would do: nothing; nothing, because it has a key; or the same change again. */
+/** Effect of sending a call twice: none; none, because it has a key; or the same change again. */
 export type Kind = "read" | "keyed" | "write";
 
-/** How one call is made. */
+/** Options of one call. */
 export interface CallOptions {
   /** The deadline of the whole call, retries and pauses included, in milliseconds: 1 to 86,400,000. */
   timeoutMs?: number | undefined;
@@ -21,11 +21,11 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** How all calls of a client are made. */
+/** Options of all calls of a client. */
 export interface ClientOptions {
   /** Shown to the server with each call. */
   token?: string | undefined;
-  /** How often a call is sent again: 0 to 1,000,000; 3 if absent. */
+  /** Number of times a call is sent again: 0 to 1,000,000; 3 if absent. */
   retries?: number | undefined;
   /** The deadline of calls that name none; if absent 5 s, for a purchase 30 s, for a watch none. */
   timeoutMs?: number | undefined;
@@ -38,7 +38,7 @@ const RETRIES = 3;
 const PAUSE_FIRST_MS = 100;
 const PAUSE_MAX_MS = 2_000;
 
-/** Makes calls: each with its deadline, and again as often as is safe. Must not know any one call. */
+/** Makes calls, each with its deadline, and retries them as often as is safe. */
 export class Caller {
   readonly #token: string | undefined;
   readonly #retries: number;
@@ -53,20 +53,20 @@ export class Caller {
     this.#timeoutMs = options.timeoutMs && checkedTimeout(options.timeoutMs);
   }
 
-  async ask<I extends DescMessage, O extends DescMessage>(
+  async unary<I extends DescMessage, O extends DescMessage>(
     kind: Kind,
     method: DescMethodUnary<I, O>,
     init: MessageInitShape<I>,
     { timeoutMs, signal }: CallOptions = {},
   ): Promise<MessageShape<O>> {
     const message = create(method.input, init);
-    const tries = new Tries(kind, this.#retries, this.timeoutMs(kind, timeoutMs), signal, this.link.address);
+    const retryState = new RetryState(kind, this.#retries, this.timeoutMs(kind, timeoutMs), signal, this.link.address);
     signal?.throwIfAborted();
     for (;;) {
       try {
-        return await this.link.unary(method, message, { limitMs: tries.limitMs(), token: this.#token, signal });
+        return await this.link.unary(method, message, { limitMs: retryState.limitMs(), token: this.#token, signal });
       } catch (failure) {
-        await tries.again(failure);
+        await retryState.again(failure);
       }
     }
   }
@@ -84,7 +84,7 @@ export class Caller {
     let timeoutMs = this.timeoutMs("read", options.timeoutMs);
     for (let request: MessageInitShape<I> | undefined = first; request !== undefined;) {
       const began = performance.now();
-      const page: MessageShape<O> = await this.ask("read", method, request, { ...options, timeoutMs });
+      const page: MessageShape<O> = await this.unary("read", method, request, { ...options, timeoutMs });
       timeoutMs = Math.max(1, timeoutMs - (performance.now() - began));
       yield page;
       request = next(page);
@@ -112,20 +112,20 @@ export class Caller {
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
     const message = create(method.input, init);
     const limitMs = timeoutMs === undefined ? undefined : checkedTimeout(timeoutMs);
-    const tries = new Tries("read", this.#retries, limitMs, signal, this.link.address);
+    const retryState = new RetryState("read", this.#retries, limitMs, signal, this.link.address);
     let begun = false;
     signal?.throwIfAborted();
     for (;;) {
       try {
-        const attempt = { limitMs: limitMs && tries.limitMs(), token: this.#token, signal };
+        const attempt = { limitMs: limitMs && retryState.limitMs(), token: this.#token, signal };
         for await (const part of this.link.stream(method, message, attempt)) {
           begun = true;
           yield part;
         }
         return;
       } catch (failure) {
-        if (begun) throw tries.fault(failure);
-        await tries.again(failure);
+        if (begun) throw retryState.fault(failure);
+        await retryState.again(failure);
       }
     }
   }
@@ -135,8 +135,8 @@ export class Caller {
   }
 }
 
-/** The attempts of one call: how long each may take, whether there is another, and what their failures come to. */
-class Tries {
+/** Retry state of a call. */
+class RetryState {
   readonly #deadline: number;
   readonly #shareMs: number;
   #made = 0;
@@ -152,7 +152,7 @@ class Tries {
     readonly address: string,
   ) {
     this.#deadline = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
-    // A purchase without an answer in its share, a quarter or more, is asked for again; anything else has all the time.
+    // A purchase without an answer in its share, a quarter or more, is sent again; other calls have all the time.
     this.#shareMs =
       timeoutMs === undefined ? Infinity : kind === "keyed" ? timeoutMs / (Math.min(retries, 3) + 1) : timeoutMs;
   }
@@ -183,7 +183,7 @@ class Tries {
     return this.#made < this.retries && (passes || readPasses);
   }
 
-  /** What the caller is told. */
+  /** The error for the caller. */
   fault(failure: unknown): unknown {
     if (!(failure instanceof Failure)) return failure;
     if (this.#doubt) return new OutcomeUnknown(this.#doubt.code, { cause: this.#doubt });
@@ -199,13 +199,13 @@ class Tries {
   }
 }
 
-/** Whether the server may have done what was asked. A proxy on the way may answer with these codes as well. */
+/** True if the server may have acted on the request. A proxy on the way may answer with these codes as well. */
 function mayBeDone({ code, reach }: Failure): boolean {
   const open = code === "UNAVAILABLE" || code === "UNKNOWN" || code === "DEADLINE_EXCEEDED" || code === "CANCELLED";
   return reach === "sent" || (reach === "answered" && open);
 }
 
-/** When the server wants to be asked again; `Infinity` for never. */
+/** The pause that the server asks for; `Infinity` if it forbids a retry. */
 function pushbackMs(text: string): number {
   return /^\d+$/.test(text) ? Number(text) : Infinity;
 }

@@ -1,10 +1,16 @@
 import type { MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 
-import { type Book as WireBook, BookStore, BuyOutcome } from "#proto/bookstore_pb.js";
+import {
+  Admin,
+  type Book as WireBook,
+  BookStore,
+  BuyOutcome,
+  type LogEntry as WireLogEntry,
+  LogEntryKind,
+} from "#proto/bookstore_pb.js";
 import { KeyRangeService, KeyValueService, WatchEventKind } from "#proto/kv_pb.js";
 import { type CallOptions, Caller, checked } from "./caller.js";
 import { type Code, OutcomeUnknown, Refused } from "./faults.js";
-import { Operator } from "./operator.js";
 import type {
   Book,
   BuyOptions,
@@ -13,7 +19,9 @@ import type {
   Deleted,
   Entry,
   ExpectOptions,
+  LogEntry,
   PageOptions,
+  PriceChange,
   Purchase,
   Topic,
   Updated,
@@ -42,7 +50,7 @@ export class Client {
 
   /** Greets the server; a cheap way to see that it answers. */
   async ping(options?: CallOptions): Promise<string> {
-    const reply = await this.#caller.ask("read", BookStore.method.hello, { name: "quire client" }, options);
+    const reply = await this.#caller.unary("read", BookStore.method.hello, { name: "quire client" }, options);
     return reply.helloMessage;
   }
 
@@ -59,7 +67,7 @@ export class Client {
   }
 
   async lookup(id: number, options?: CallOptions): Promise<Book | undefined> {
-    const { book } = await this.#caller.ask("read", BookStore.method.lookup, { id: checkedId(id) }, options);
+    const { book } = await this.#caller.unary("read", BookStore.method.lookup, { id: checkedId(id) }, options);
     return book && bookOf(book);
   }
 
@@ -93,7 +101,7 @@ export class Client {
     const request = { key: bytes(key), value: bytes(value), timeToLiveMs: ttl(ttlMs), wantDetails: true };
     return this.#settle<Created>(
       async () => {
-        const { version } = await this.#caller.ask("write", KeyValueService.method.create, request, options);
+        const { version } = await this.#caller.unary("write", KeyValueService.method.create, request, options);
         return { outcome: "created", version };
       },
       { ALREADY_EXISTS: { outcome: "exists" } },
@@ -103,14 +111,14 @@ export class Client {
   /** Creates an entry or replaces its value; gives its version. */
   async put(key: Bytes, value: Bytes, { ttlMs, ...options }: WriteOptions = {}): Promise<bigint> {
     const request = { key: bytes(key), value: bytes(value), timeToLiveMs: ttl(ttlMs) };
-    return (await this.#caller.ask("write", KeyRangeService.method.put, request, options)).version;
+    return (await this.#caller.unary("write", KeyRangeService.method.put, request, options)).version;
   }
 
   async retrieve(key: Bytes, options?: CallOptions): Promise<Value | undefined> {
     const request = { key: bytes(key), wantDetails: true };
     return this.#settle<Value | undefined>(
       async () => {
-        const reply = await this.#caller.ask("read", KeyValueService.method.retrieve, request, options);
+        const reply = await this.#caller.unary("read", KeyValueService.method.retrieve, request, options);
         return { value: reply.value, version: reply.version, ttlMs: milliseconds(reply.timeToLiveMs) };
       },
       { NOT_FOUND: undefined },
@@ -124,7 +132,7 @@ export class Client {
     const request = expectedVersion === undefined ? entry : { ...entry, expectedVersion };
     return this.#settle<Updated>(
       async () => {
-        const { version } = await this.#caller.ask("write", KeyValueService.method.update, request, rest);
+        const { version } = await this.#caller.unary("write", KeyValueService.method.update, request, rest);
         return { outcome: "updated", version };
       },
       { NOT_FOUND: { outcome: "no_such_key" }, ABORTED: { outcome: "another_version" } },
@@ -137,7 +145,7 @@ export class Client {
     const request = expectedVersion === undefined ? entry : { ...entry, expectedVersion };
     return this.#settle<Deleted>(
       async () => {
-        const { deleted } = await this.#caller.ask("write", KeyValueService.method.delete, request, options);
+        const { deleted } = await this.#caller.unary("write", KeyValueService.method.delete, request, options);
         return { outcome: deleted ? "deleted" : "no_such_key" };
       },
       { ABORTED: { outcome: "another_version" } },
@@ -199,6 +207,46 @@ export class Client {
   }
 }
 
+/** The calls of operators; `Client.operator` makes it, with a token. */
+export class Operator {
+  readonly #caller: Caller;
+
+  constructor(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  /** Every book, in the order of ids. */
+  async *list({ pageSize, ...options }: PageOptions = {}): AsyncGenerator<Book, void, undefined> {
+    const pages = this.#caller.list(Admin.method.list, { pageSize: sizeOfPage(pageSize) }, options);
+    for await (const page of pages) yield* page.books.map(bookOf);
+  }
+
+  /** Raises every book that has fewer copies to `amount`, 20 if absent; gives how many those were. */
+  async restock(amount?: number, options?: CallOptions): Promise<bigint> {
+    const request = amount === undefined ? {} : { amount: checked("amount", amount, 0, ID_MAX) };
+    return (await this.#caller.unary("write", Admin.method.restock, request, options)).booksRaised;
+  }
+
+  /** Sets a price; undefined if there is no such book. */
+  async updatePrice(id: number, cents: bigint, options?: CallOptions): Promise<PriceChange | undefined> {
+    const request = { id: checkedId(id), priceCents: cents };
+    const reply = await this.#caller.unary("write", Admin.method.updatePrice, request, options);
+    return reply.success ? { beforeCents: reply.priceCentsBefore, afterCents: reply.priceCentsAfter } : undefined;
+  }
+
+  /** The transaction log, newest first. */
+  async *log({ pageSize, ...options }: PageOptions = {}): AsyncGenerator<LogEntry, void, undefined> {
+    const pages = this.#caller.list(Admin.method.log, { pageSize: sizeOfPage(pageSize) }, options);
+    for await (const page of pages) yield* page.entries.map(entryOf);
+  }
+
+  /** The transaction log as it grows, oldest first: what is behind the number `after`, or from now on. */
+  async *tailLog(after?: bigint, options?: CallOptions): AsyncGenerator<LogEntry, void, undefined> {
+    const request = after === undefined ? {} : { afterNumber: after };
+    for await (const entry of this.#caller.stream(Admin.method.tailLog, request, options)) yield entryOf(entry);
+  }
+}
+
 /** A key that no other purchase has: 128 random bits. */
 export function randomKey(): string {
   let key = "";
@@ -216,7 +264,7 @@ export function topicPages(caller: Caller, near: string, options: CallOptions) {
   return caller.list(BookStore.method.listTopics, { near }, options);
 }
 
-/** What the store answers to a purchase. */
+/** The store's answer to a purchase. */
 export function buyReply(caller: Caller, id: number, quantity = 1, key: string, options: CallOptions) {
   const idempotencyKey = bytes(key);
   if (idempotencyKey.length === 0 || idempotencyKey.length > KEY_BYTES_MAX) {
@@ -224,7 +272,7 @@ export function buyReply(caller: Caller, id: number, quantity = 1, key: string, 
     throw new RangeError(`the idempotency key has ${has}; it must have 1 to ${String(KEY_BYTES_MAX)}`);
   }
   const request = { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey };
-  return caller.ask("keyed", BookStore.method.buy, request, options);
+  return caller.unary("keyed", BookStore.method.buy, request, options);
 }
 
 export function bookOf({ id, title, topic, stock, price, priceCents }: WireBook): Book {
@@ -233,13 +281,18 @@ export function bookOf({ id, title, topic, stock, price, priceCents }: WireBook)
   return { id, title, topic, stock, priceCents: cents };
 }
 
+function entryOf({ number, timeMs, kind, bookId, quantity, before, after, idempotencyKey }: WireLogEntry): LogEntry {
+  const name = LogEntryKind[kind] as keyof typeof LogEntryKind;
+  return { number, time: new Date(Number(timeMs)), kind: name, bookId, quantity, before, after, key: idempotencyKey };
+}
+
 /** A price with two decimals. */
 export function decimal(cents: bigint): string {
   const digits = (cents < 0n ? -cents : cents).toString().padStart(3, "0");
   return `${cents < 0n ? "-" : ""}${digits.slice(0, -2)}.${digits.slice(-2)}`;
 }
 
-export function checkedId(id: number): number {
+function checkedId(id: number): number {
   return checked("id", id, 1, ID_MAX);
 }
 
@@ -258,6 +311,6 @@ function milliseconds(ms: bigint | undefined): number | undefined {
 }
 
 /** 0 asks for as many as the server likes. */
-export function sizeOfPage(size: number | undefined, usual = 0): number {
+function sizeOfPage(size: number | undefined, usual = 0): number {
   return size === undefined ? usual : checked("pageSize", size, 1, ID_MAX);
 }

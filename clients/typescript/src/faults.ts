@@ -9,7 +9,7 @@ export const CODES = [
 /** The name of a gRPC code. */
 export type Code = (typeof CODES)[number];
 
-/** Why a call has no outcome: one of {@link Refused}, {@link Unreachable} and {@link OutcomeUnknown}. */
+/** Reason why a call has no outcome: one of {@link Refused}, {@link Unreachable} and {@link OutcomeUnknown}. */
 export abstract class Fault extends Error {
   constructor(
     readonly code: Code,
@@ -32,7 +32,7 @@ export class Unreachable extends Fault {
   constructor(
     address: string,
     code: Code,
-    /** Whether the call was sent; if not, no server answered on the connection. */
+    /** True if the call was sent; if not, no server answered on the connection. */
     readonly sent: boolean,
     options?: ErrorOptions,
   ) {
@@ -56,7 +56,7 @@ const REASONS: Partial<Record<Code, string>> = {
   UNKNOWN: "the server failed",
 };
 
-/** Why there was no answer, in plain words. */
+/** Reason why there was no answer, in plain words. */
 export function reason(code: Code): string {
   return REASONS[code] ?? "the connection broke, or the server is not available";
 }

@@ -20,14 +20,14 @@ import { CODES, type Code } from "./faults.js";
 import { type Attempt, Failure, type Link } from "./link.js";
 
 const KEEPALIVE_MS = 10_000;
-/** How long one try to connect lasts, at least and at most. */
+/** Least and greatest duration of one attempt to connect. */
 const DIAL_MIN_MS = 1_000;
 const DIAL_MAX_MS = 10_000;
-/** How long the wait for a connection is if the call has no deadline. */
+/** Longest wait for a connection if the call has no deadline. */
 const READY_MS = 4_000;
-/** How long an address that failed is left alone while others answer. */
+/** Time for which a failed address is skipped while others answer. */
 const REST_MS = 1_000;
-/** What a server may send before the caller has read it. */
+/** Bytes that a server may send ahead of the caller. */
 const STREAM_WINDOW_BYTES = 1 << 20;
 const CONNECTION_WINDOW_BYTES = 8 << 20;
 /** A value of 1 GiB, the largest that a server can be set to keep, with what is around it. */
@@ -341,7 +341,7 @@ class Call {
     this.onEnd(failure);
   }
 
-  /** What comes, as it is wanted. Why it ends is for {@link onEnd} to say. */
+  /** Messages as the caller wants them; {@link onEnd} gives the reason of their end. */
   async *chunks(): AsyncGenerator<Buffer, void, undefined> {
     const chunks = this.stream.iterator({ destroyOnReturn: false }) as AsyncIterableIterator<Buffer>;
     for (;;) {
@@ -352,7 +352,7 @@ class Call {
     }
   }
 
-  /** What the server said, or that it did not. */
+  /** The failure in the server's answer, or for the lack of one; undefined after success. */
   #verdict(cause: unknown): Failure | undefined {
     const fields = this.#trailers ?? this.#headers;
     const status = fields?.["grpc-status"];
@@ -385,12 +385,12 @@ class Frames {
     this.#bytes += chunk.length;
   }
 
-  /** Whether a message has begun that is too long. */
+  /** True if the message that has begun is too long. */
   tooLong(): boolean {
     return this.#bytes >= PREFIX_BYTES && this.#joined(PREFIX_BYTES).readUInt32BE(1) > MESSAGE_BYTES_MAX;
   }
 
-  /** Whether there is more than one message. */
+  /** True if there is more than one message. */
   excess(): boolean {
     return this.#bytes > PREFIX_BYTES && this.#bytes > PREFIX_BYTES + this.#joined(PREFIX_BYTES).readUInt32BE(1);
   }

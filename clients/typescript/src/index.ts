@@ -6,9 +6,9 @@ import { GrpcLink } from "./grpc.js";
 
 export * from "./api.js";
 
-/** How to reach a server. */
+/** Options of a connection. */
 export interface ConnectOptions extends ClientOptions {
-  /** Whether the server speaks TLS, if its address does not say; if absent, it does if there are certificates here. */
+  /** True for TLS, if the address names no scheme; if absent, TLS is used if there are certificates here. */
   tls?: boolean | undefined;
   /** Certificates in PEM to trust, instead of those that Node trusts. */
   ca?: string | undefined;
@@ -25,7 +25,7 @@ export function connect(address = USUAL_ADDRESS, options: ConnectOptions = {}): 
   return new Client(new Caller(link(address, options), options));
 }
 
-/** What carries the calls of a client. */
+/** The carrier of a client's calls. */
 export function link(address: string, { tls, ca, certificate, privateKey }: ConnectOptions): GrpcLink {
   if ((certificate === undefined) !== (privateKey === undefined)) {
     throw new TypeError("certificate and privateKey belong together; give both or neither");

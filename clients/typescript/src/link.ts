@@ -2,7 +2,7 @@ import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageSh
 
 import type { Code } from "./faults.js";
 
-/** What carries calls to a server. An attempt that fails throws a {@link Failure}. Must not send anything twice. */
+/** Carrier of calls to a server: sends each attempt once, and throws a {@link Failure} if it fails. */
 export interface Link {
   /** The address, as it was given. */
   readonly address: string;
@@ -19,7 +19,7 @@ export interface Link {
   close(): void;
 }
 
-/** How one attempt is made. */
+/** Options of one attempt. */
 export interface Attempt {
   /** Its longest time, that for the connection included; a stream may have none. */
   readonly limitMs: number | undefined;
@@ -27,10 +27,10 @@ export interface Attempt {
   readonly signal: AbortSignal | undefined;
 }
 
-/** How far an attempt came: a refusal by the server is an answer. */
+/** Progress of an attempt; a refusal by the server is an answer. */
 export type Reach = "unsent" | "sent" | "answered";
 
-/** How an attempt failed. */
+/** Failure of an attempt. */
 export class Failure extends Error {
   override readonly name = "Failure";
 
@@ -38,7 +38,7 @@ export class Failure extends Error {
     readonly code: Code,
     readonly reach: Reach,
     message: string,
-    /** When the server wants to be asked again, in its words. */
+    /** The server's `grpc-retry-pushback-ms`. */
     readonly pushback?: string | null,
     options?: ErrorOptions,
   ) {

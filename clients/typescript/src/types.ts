@@ -1,4 +1,4 @@
-/** What calls take and give. */
+/** Arguments and results of calls. */
 import type { LogEntryKind } from "#proto/bookstore_pb.js";
 import type { CallOptions } from "./caller.js";
 import type { Code, OutcomeUnknown } from "./faults.js";
@@ -15,21 +15,21 @@ export interface Book {
 
 export interface Topic {
   readonly name: string;
-  /** How many books have it. */
+  /** Number of its books. */
   readonly books: bigint;
 }
 
-/** What came of a purchase. */
+/** Outcome of a purchase. */
 export type Purchase = {
   /** Names this purchase: sending it again with this key buys nothing twice. */
   readonly key: string;
-  /** Whether this is the stored answer to an earlier request with the same key. */
+  /** True if this is the stored answer to an earlier request with the same key. */
   readonly replayed: boolean;
 } & (
   | { readonly outcome: "bought"; readonly number: bigint; readonly stockLeft: number | undefined }
   | { readonly outcome: "sold_out" | "too_few"; readonly stockLeft: number | undefined }
   | { readonly outcome: "no_such_book" }
-  /** The store may have made the purchase: buying again with this key settles it. `code` says why. */
+  /** The store may have made the purchase: buying again with this key settles it. `code` has the reason. */
   | { readonly outcome: "unknown"; readonly code: Code; readonly fault: OutcomeUnknown }
 );
 
@@ -59,14 +59,14 @@ export interface Deleted {
 }
 
 export type WatchEvent =
-  /** The watch has begun: every change after this is told. */
+  /** The watch has begun: every later change follows. */
   | { readonly kind: "started" }
   /** `value` is undefined if it is too large for an event; `retrieve` has it. */
   | { readonly kind: "put"; readonly key: Uint8Array; readonly version: bigint; readonly value: Uint8Array | undefined }
   | { readonly kind: "deleted" | "expired"; readonly key: Uint8Array; readonly version: bigint };
 
 export interface BuyOptions extends CallOptions {
-  /** How many copies, all or none: one if absent. */
+  /** Number of copies, all or none: one if absent. */
   quantity?: number | undefined;
   /** 1 to 64 bytes that name the purchase; random if absent. */
   key?: string | undefined;

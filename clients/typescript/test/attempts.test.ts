@@ -96,7 +96,9 @@ test("a write is sent again only if it was not sent; a read if that may help", a
     const { link, sent } = scripted(...steps);
     const caller = new Caller(link, { timeoutMs: 1_000, retries: 1 });
     const done =
-      kind === "read" ? caller.ask(kind, BookStore.method.hello, {}) : caller.ask(kind, KeyRangeService.method.put, {});
+      kind === "read"
+        ? caller.unary(kind, BookStore.method.hello, {})
+        : caller.unary(kind, KeyRangeService.method.put, {});
     const told: unknown = await done.catch((fault: unknown) => (fault as Error).constructor);
     return [told, sent()];
   };

@@ -3,8 +3,7 @@ import { Readable } from "node:stream";
 import { test } from "node:test";
 
 import { parseAddresses } from "../src/address.js";
-import { UsageError } from "../src/cli/arguments.js";
-import { linesOf, wordsOf } from "../src/cli/lines.js";
+import { UsageError, linesOf, wordsOf } from "../src/cli/lines.js";
 import { escaped, json, quoted, table } from "../src/cli/screen.js";
 import { decimal } from "../src/index.js";
 

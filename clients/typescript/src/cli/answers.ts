@@ -8,10 +8,10 @@ import type { Arguments } from "./arguments.js";
 import type { Command } from "./command.js";
 import { type Json, escaped, quoted, table } from "./screen.js";
 
-/** How a command ended, from the best to the worst: a script that did several things ends with its worst. */
+/** Exit codes of a command, from the best to the worst: a script that did several things ends with its worst. */
 export const EXIT = { done: 0, refused: 1, usage: 2, unreachable: 3, unknown: 4 } as const;
 
-/** What came of a command. */
+/** Outcome of a command. */
 export interface Answer {
   readonly exit: number;
   /** Lines for a terminal. */
@@ -20,7 +20,7 @@ export interface Answer {
   readonly isFault?: boolean;
 }
 
-/** Where ids and topics are noted for completion. */
+/** Ids and topics noted for completion. */
 export interface Seen {
   note(ids: readonly number[], topics: readonly string[]): void;
 }
@@ -63,7 +63,7 @@ export class Answers {
 
   async #ping(signal: AbortSignal): Promise<Answer> {
     const began = performance.now();
-    const { helloMessage } = await this.#caller.ask(
+    const { helloMessage } = await this.#caller.unary(
       "read",
       BookStore.method.hello,
       { name: "quire client" },
@@ -100,7 +100,7 @@ export class Answers {
   /** Topics near one that has no books; none from a server that cannot say. */
   async #near(topic: string, options: CallOptions): Promise<string[]> {
     try {
-      const { topics } = await this.#caller.ask("read", BookStore.method.listTopics, { near: topic }, options);
+      const { topics } = await this.#caller.unary("read", BookStore.method.listTopics, { near: topic }, options);
       return topics.map(({ name }) => name);
     } catch {
       return [];
@@ -130,7 +130,7 @@ export class Answers {
   }
 
   async #lookup(id: number, signal: AbortSignal): Promise<Answer> {
-    const { success, message, book } = await this.#caller.ask("read", BookStore.method.lookup, { id }, { signal });
+    const { success, message, book } = await this.#caller.unary("read", BookStore.method.lookup, { id }, { signal });
     const books = book ? [bookOf(book)] : [];
     this.#note(books);
     return {

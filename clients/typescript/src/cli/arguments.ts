@@ -5,10 +5,8 @@ import { USUAL_ADDRESS, parseAddresses } from "../address.js";
 import { checkedToken } from "../caller.js";
 import type { ConnectOptions } from "../index.js";
 import { isCommand } from "./command.js";
+import { UsageError } from "./lines.js";
 import { escaped } from "./screen.js";
-
-/** The command line, or a command, cannot be understood. */
-export class UsageError extends Error {}
 
 /** A command line that was understood. */
 export interface Arguments {
@@ -90,13 +88,13 @@ function split(line: readonly string[]): { words: string[]; bare: Set<Bare>; val
   return { words, bare, values };
 }
 
-/** Whether the first word is an address. A word that could be a host is one if a command follows. */
+/** True if the first word is an address. A word that could be a host is one if a command follows. */
 function isAddress([first, second]: readonly string[]): boolean {
   if (first === undefined || isCommand(first)) return false;
   return first === "localhost" || /[:.[]/.test(first) || (second !== undefined && isCommand(second));
 }
 
-/** Whether a server at the address speaks TLS. */
+/** True if a server at the address speaks TLS. */
 function readAddress(text: string): boolean {
   try {
     return parseAddresses(text).some((address) => address.tls);

@@ -1,8 +1,8 @@
 import { ID_MAX } from "../client.js";
-import { UsageError } from "./arguments.js";
+import { UsageError } from "./lines.js";
 import { escaped, table } from "./screen.js";
 
-/** What a person can type. */
+/** A command that a person can type. */
 export type Command =
   | { readonly name: "help" }
   | { readonly name: "exit" }

@@ -1,4 +1,5 @@
-import { UsageError } from "./arguments.js";
+/** The command line, or a command, cannot be understood. */
+export class UsageError extends Error {}
 
 const LINE_BYTES_MAX = 65_536;
 
@@ -6,7 +7,7 @@ const LINE_BYTES_MAX = 65_536;
 export async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string | UsageError, void, undefined> {
   let rest: Buffer[] = [];
   let bytes = 0;
-  // What is beyond the bound is counted and not kept.
+  // Bytes beyond the bound are counted and not kept.
   const add = (part: Buffer): void => {
     if (bytes <= LINE_BYTES_MAX) rest.push(part);
     bytes += part.length;

@@ -1,8 +1,8 @@
 import help from "../../../help.txt";
 import { Answers, EXIT } from "./answers.js";
-import { type Arguments, UsageError, readArguments } from "./arguments.js";
+import { type Arguments, readArguments } from "./arguments.js";
 import { type Command, help as commandHelp, readCommand } from "./command.js";
-import { linesOf, wordsOf } from "./lines.js";
+import { UsageError, linesOf, wordsOf } from "./lines.js";
 import { Words, prompt } from "./prompt.js";
 import { json } from "./screen.js";
 
@@ -32,7 +32,7 @@ async function talk(line: Arguments): Promise<number> {
     return interruptibly((signal) => run(answers, command, signal));
   }
   let worst: number = EXIT.done;
-  /** Whether there may be another line after this one. */
+  /** True if another line may follow this one. */
   const step = async (text: string | UsageError, signal: AbortSignal): Promise<boolean> => {
     try {
       if (text instanceof UsageError) throw text;

@@ -23,7 +23,7 @@ export class Words implements Seen {
     for (const topic of topics) if (this.#topics.size < SEEN_MAX && isPlain(topic)) this.#topics.add(topic);
   }
 
-  /** What the text up to the cursor can become, and the part of it that is replaced. */
+  /** Completions of the text up to the cursor, and the part of it that they replace. */
   complete(line: string): [string[], string] {
     const [, command, quote = "", typed = ""] = /^(\S+)\s+(["']?)(.*)$/s.exec(line) ?? [];
     if (command === undefined) return [NAMES.filter((name) => name.startsWith(line)), line];
@@ -68,7 +68,7 @@ export async function prompt(
   terminal.close();
 }
 
-/** Where lines are kept, as the XDG Base Directory Specification has it; undefined if there is no such place. */
+/** File of the history, as the XDG Base Directory Specification has it; undefined if there is no such folder. */
 function historyFile(): string | undefined {
   try {
     const given = process.env["XDG_STATE_HOME"];

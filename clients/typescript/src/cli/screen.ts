@@ -5,7 +5,7 @@ const ACTS =
   /[\p{Cc}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{feff}\u{fff9}-\u{fffb}\u{e0000}-\u{e007f}]/gu;
 const NAMED: Record<string, string> = { "\t": "\\t", "\r": "\\r", "\n": "\\n" };
 
-/** Whether a terminal shows the text as it is. */
+/** True if a terminal shows the text as it is. */
 export function isPlain(text: string): boolean {
   return text.search(ACTS) < 0;
 }
@@ -15,7 +15,7 @@ export function escaped(text: string): string {
   return text.replace(ACTS, (one) => NAMED[one] ?? `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
-/** What is undefined is left out of an object. */
+/** Undefined fields are left out of an object. */
 export type Json = string | number | bigint | boolean | null | undefined | Json[] | { [name: string]: Json };
 
 /** One line of JSON with names in alphabetical order, which a terminal does not obey either. */
