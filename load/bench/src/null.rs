@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use clap::{Args, Subcommand};
+use quire_net::{Accept, accept, turned_on};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
@@ -33,8 +34,6 @@ pub const THREADS_MAX: usize = 256;
 pub const STALL_PERIOD_MAX: Duration = Duration::from_hours(24);
 /// Longest delay of an answer.
 pub const DELAY_MAX: Duration = Duration::from_hours(1);
-/// Pause after `accept` fails for lack of descriptors; an immediate retry would only spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A null server by protocol, with its settings.
 #[derive(Clone, Debug, Subcommand)]
@@ -139,7 +138,7 @@ impl Null {
         let mut handles = Vec::new();
         for number in 1..threads {
             let stopping = stopping.clone();
-            let (thread, handle) = thread(number, stalls, move |_| async move { stopped(stopping).await })?;
+            let (thread, handle) = thread(number, stalls, move |_| async move { turned_on(stopping).await })?;
             null.threads.push(thread);
             handles.push(handle);
         }
@@ -226,13 +225,8 @@ fn thread<F: Future<Output = ()>>(
     Ok((thread, handle))
 }
 
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // An error means that the server was dropped, which stops it too.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
 async fn serve(server: NullServer, listener: TcpListener, workers: Vec<Handle>, stopping: watch::Receiver<bool>) {
-    let (stop, delay) = (stopped(stopping), server.serving().delay);
+    let (stop, delay) = (turned_on(stopping), server.serving().delay);
     match server {
         NullServer::Grpc { answer_bytes, streams, .. } => {
             let server = grpc::server(answer_bytes, streams, delay, workers);
@@ -241,45 +235,34 @@ async fn serve(server: NullServer, listener: TcpListener, workers: Vec<Handle>, 
         }
         NullServer::Http { answer_bytes, .. } => {
             let answer = http::Answer::new(answer_bytes, delay);
-            accept(listener, workers, stop, move |stream| http::serve(stream, answer.clone())).await;
+            let connections = Connections(move |stream| http::serve(stream, answer.clone()));
+            accept(&connections, listener, &workers, stop, Duration::ZERO).await;
         }
         NullServer::Tcp { answer_bytes, answer, .. } => {
             let answer = answer.map_or_else(|| vec![b'.'; answer_bytes], |line| format!("{line}\n").into_bytes());
             let answer = Bytes::from(answer);
-            accept(listener, workers, stop, move |stream| tcp::serve(stream, answer.clone(), delay)).await;
+            let connections = Connections(move |stream| tcp::serve(stream, answer.clone(), delay));
+            accept(&connections, listener, &workers, stop, Duration::ZERO).await;
         }
     }
 }
 
-async fn accept<F: Future<Output = ()> + Send + 'static>(
-    listener: TcpListener,
-    workers: Vec<Handle>,
-    stop: impl Future<Output = ()>,
-    serve: impl Fn(TcpStream) -> F + Clone + Send + 'static,
-) {
-    let mut stop = std::pin::pin!(stop);
-    let mut turn: usize = 0;
-    loop {
-        let accepted = tokio::select! {
-            () = &mut stop => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let _ = stream.set_nodelay(true);
-        if workers.is_empty() {
-            tokio::spawn(serve(stream));
-            continue;
-        }
-        // A stream belongs to the reactor of its runtime, so it is made again on the worker's.
-        let (Ok(stream), serve) = (stream.into_std(), serve.clone()) else { continue };
-        turn = turn.wrapping_add(1);
-        workers[turn % workers.len()].spawn(async move {
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                serve(stream).await;
-            }
-        });
+/// Serves connections with a function.
+#[derive(Clone)]
+struct Connections<F>(F);
+
+impl<F, S> Accept for Connections<F>
+where
+    F: Fn(TcpStream) -> S + Clone + Send + Sync + 'static,
+    S: Future<Output = ()> + Send,
+{
+    type Permit = ();
+
+    async fn admit(&self, _: SocketAddr) -> Option<()> {
+        Some(())
+    }
+
+    async fn connection(self, stream: TcpStream, _: SocketAddr, (): (), _: watch::Receiver<bool>) {
+        (self.0)(stream).await;
     }
 }

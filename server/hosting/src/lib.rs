@@ -5,24 +5,19 @@
 
 pub mod access;
 pub mod address;
-mod connections;
-mod error;
 pub mod files;
 pub mod metrics;
 pub mod names;
-mod port;
+mod ports;
 mod service;
 mod settings;
-mod units;
-mod warnings;
 
-pub use connections::{Connections, Wanted};
-pub use error::Error;
-pub use port::{Port, listen, listen_beside};
-pub use quire_rpc::server::{Client, Place, Places, Share, Shares};
+pub use ports::{Acceptor, Connections, Port, UNBOUNDED, Wanted, Warnings, listen, listen_beside};
+pub use quire_net::{Client, Permit, Share, Shares};
 pub use service::{
     Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
 };
-pub use settings::{Given, Layers, Meanings, Reader, Refused, Setting, Settings, defaults};
-pub use units::{Bytes, time};
-pub use warnings::Warnings;
+pub use settings::{Bytes, Given, Layers, Meanings, Reader, Refused, Setting, Settings, defaults, time};
+
+/// Reason why a service cannot be opened or served. The text is for the operator.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;

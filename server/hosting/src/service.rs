@@ -4,6 +4,7 @@ use std::{any::Any, future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc,
 
 use axum::{Router, routing::MethodRouter};
 use prometheus_client::registry::Registry;
+use quire_net::turned_on;
 use quire_rpc::{
     Limits,
     rustls::ServerConfig,
@@ -13,10 +14,10 @@ use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use crate::{
-    access::{Doors, Scope},
-    connections::Connections,
-    error::Error,
+    Error,
+    access::{AuthPolicy, Scope},
     metrics::Refusals,
+    ports::Connections,
     settings::{Reader, Refused, Settings},
 };
 
@@ -33,7 +34,7 @@ pub struct Host<'a> {
     /// True if the main port serves TLS only.
     pub is_tls: bool,
     /// Access control.
-    pub doors: Doors,
+    pub auth: AuthPolicy,
     /// Connection limits of the ports.
     pub connections: Connections,
     /// The longest gRPC message, in either direction.
@@ -71,11 +72,7 @@ pub struct Serving {
 impl Serving {
     /// Completes when the server stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stop = self.stop.clone();
-        async move {
-            // An error means that the sender was dropped, and the server with it.
-            drop(stop.wait_for(|stop| *stop).await);
-        }
+        turned_on(self.stop.clone())
     }
 
     /// Runs `work` until the server stops.
@@ -281,10 +278,10 @@ pub const fn entry<S: Open>() -> Entry {
             from.read_open(S::SCOPE)?;
             let settings = S::Settings::read(from)?;
             if !is_on {
-                from.forget_since(before);
+                from.roll_back_to(before);
                 return Ok(None);
             }
-            from.shut_doors(before, S::IS_ON_MAIN_PORT, S::SCOPE);
+            from.note_if_exposed(before, S::IS_ON_MAIN_PORT, S::SCOPE);
             Ok(Some(Box::new(On::<S>(settings))))
         },
     }

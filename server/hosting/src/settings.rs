@@ -1,14 +1,13 @@
-//! Settings: each is read in one line with its name, default and bounds.
+//! Settings: each is read in one line with its name, default and bounds. Sizes and times have units: `64 MiB`, `500ms`, or
+//! a plain number of bytes or seconds.
 
-use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use crate::{
     access::Scope,
     address,
-    connections::Wanted,
     names::{did_you_mean, nearest, one_of},
-    port::Port,
-    units::{self, Bytes},
+    ports::{Port, Wanted},
 };
 
 /// A value from a file, a variable or a flag.
@@ -82,7 +81,8 @@ pub struct Reader<'a> {
     /// Memory limit of the process.
     memory_bytes: usize,
     open: Vec<Scope>,
-    shut: Option<Refused>,
+    /// A service that other machines could use without a credential.
+    exposed: Option<Refused>,
     warnings: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
             has_tokens: false,
             memory_bytes: usize::MAX,
             open: Vec::new(),
-            shut: None,
+            exposed: None,
             warnings: Vec::new(),
         }
     }
@@ -175,8 +175,8 @@ impl<'a> Reader<'a> {
 
     /// Notes a service that other machines could use without a credential. Its ports were read since `before`; the main
     /// port was read first.
-    pub(crate) fn shut_doors(&mut self, before: (usize, usize), on_main: bool, scope: Scope) {
-        if self.shut.is_some() || self.has_tokens || self.open.contains(&scope) {
+    pub(crate) fn note_if_exposed(&mut self, before: (usize, usize), on_main: bool, scope: Scope) {
+        if self.exposed.is_some() || self.has_tokens || self.open.contains(&scope) {
             return;
         }
         let main = self.ports.first().filter(|_| on_main && before.0 > 0);
@@ -191,12 +191,12 @@ impl<'a> Reader<'a> {
             port.address,
             self.source(key)
         );
-        self.shut = Some(Refused { key: (*key).to_owned(), text });
+        self.exposed = Some(Refused { key: (*key).to_owned(), text });
     }
 
     /// Refuses services that other machines could use without a credential.
-    pub fn doors_are_shut(&mut self) -> Result<(), Refused> {
-        self.shut.take().map_or(Ok(()), Err)
+    pub fn refuse_exposed(&mut self) -> Result<(), Refused> {
+        self.exposed.take().map_or(Ok(()), Err)
     }
 
     /// Number of ports and connection limits read so far.
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Rolls back to these numbers: the service is off.
-    pub(crate) fn forget_since(&mut self, (ports, connections): (usize, usize)) {
+    pub(crate) fn roll_back_to(&mut self, (ports, connections): (usize, usize)) {
         self.ports.truncate(ports);
         self.connections.truncate(connections);
     }
@@ -343,10 +343,9 @@ impl<'a> Reader<'a> {
     /// A time above 0, in seconds or with a unit.
     pub fn seconds(&mut self, key: &'static str, default: Duration) -> Result<Duration, Refused> {
         self.declare(key, "time above 0, up to 86400 s");
-        let parse =
-            |given: &Given| units::seconds(&given.text).ok_or_else(|| "a time, as 10, 0.5, 500ms or 2min".to_owned());
+        let parse = |given: &Given| seconds(&given.text).ok_or_else(|| "a time, as 10, 0.5, 500ms or 2min".to_owned());
         let value = self.read(key, default.as_secs_f64(), parse, |value| Some(value.to_string()))?;
-        units::duration(value).ok_or_else(|| self.refuse(key, value, units::TIME))
+        duration(value).ok_or_else(|| self.refuse(key, value, TIME))
     }
 
     /// A time within bounds, in milliseconds.
@@ -463,16 +462,89 @@ fn fitting(value: u64, bounds: &RangeInclusive<u64>) -> Option<usize> {
     usize::try_from(value).ok().filter(|_| bounds.contains(&value))
 }
 
+/// Units of sizes, the largest first; each pair has the binary and the decimal unit.
+const UNITS: [(&str, u64); 10] = [
+    ("PiB", 1 << 50),
+    ("PB", 1_000_000_000_000_000),
+    ("TiB", 1 << 40),
+    ("TB", 1_000_000_000_000),
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("kB", 1_000),
+];
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// Parses a size; `None` if invalid.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let scale = match unit.trim_start() {
+            "" | "B" | "b" => 1,
+            unit => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1,
+        };
+        if let Ok(whole) = number.parse::<u64>() {
+            return whole.checked_mul(scale).map(Self);
+        }
+        // A fraction is valid if it makes whole bytes.
+        let (whole, fraction) = number.split_once('.')?;
+        let places = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let parts = scale.checked_mul(fraction.parse().ok()?)?;
+        let rest = parts.is_multiple_of(places).then_some(parts / places)?;
+        whole.parse::<u64>().ok()?.checked_mul(scale)?.checked_add(rest).map(Self)
+    }
+}
+
+/// In the largest binary unit without a fraction.
+impl Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |(_, scale): &&(&str, u64)| scale.is_power_of_two() && self.0 > 0 && self.0.is_multiple_of(*scale);
+        match UNITS.iter().find(fits) {
+            Some((name, scale)) => write!(f, "{} {name}", self.0 / scale),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Longest time in settings and flags.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// Valid times, for errors.
+const TIME: &str = "a time above 0 and up to 86400 s, as 5, 0.5, 500ms or 2min";
+
+/// Parses seconds, as a number or with a unit.
+fn seconds(text: &str) -> Option<f64> {
+    let plain = text.trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite());
+    plain.or_else(|| humantime::parse_duration(text.trim()).ok().map(|time| time.as_secs_f64()))
+}
+
+/// A time above 0 and up to the limit.
+fn duration(seconds: f64) -> Option<Duration> {
+    (seconds > 0.0 && seconds <= SECONDS_MAX).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// Parses a flag's time above 0.
+pub fn time(text: &str) -> Result<Duration, String> {
+    seconds(text).and_then(duration).ok_or_else(|| format!("'{text}' is no time; it must be {TIME}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Given, Layers, Reader, Refused};
+    use super::*;
 
     fn given(key: &str, text: &str) -> Layers {
         Layers::from([(key.to_owned(), Given { text: text.to_owned(), is_text: true, source: "--set".to_owned() })])
     }
 
     #[track_caller]
-    fn refused<T: std::fmt::Debug>(read: Result<T, Refused>, said: &str) {
+    fn refused<T: fmt::Debug>(read: Result<T, Refused>, said: &str) {
         assert_eq!(read.expect_err("a refusal").to_string(), said);
     }
 
@@ -538,5 +610,46 @@ mod tests {
         from.port("b.listen", 80).unwrap();
         from.ports_differ().unwrap();
         assert_eq!(Reader::new(&given("b.listen", "")).port_or_none("b.listen", 81).unwrap(), None);
+    }
+
+    #[test]
+    fn sizes_are_read_with_units_of_1024_and_of_1000_and_without() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4096 B", 4096),
+            ("1 GiB", 1 << 30),
+            ("64MiB", 64 << 20),
+            ("64mib", 64 << 20),
+            ("512 kB", 512_000),
+            ("1.5 KiB", 1536),
+            (" 2 GB ", 2_000_000_000),
+        ] {
+            assert_eq!(Bytes::parse(text), Some(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "MiB", "64M", "-1", "1.0001 KiB", "1 . 5 KiB", "one", "99999999 PiB", "1e3", "."] {
+            assert_eq!(Bytes::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_shown_as_it_can_be_read() {
+        for (bytes, shown) in [(0, "0"), (256, "256"), (16_384, "16 KiB"), (4 << 20, "4 MiB"), (60_000, "60000")] {
+            assert_eq!(Bytes(bytes).to_string(), shown);
+            assert_eq!(Bytes::parse(shown), Some(Bytes(bytes)));
+        }
+    }
+
+    #[test]
+    fn times_are_read_in_seconds_or_with_a_unit() {
+        for (text, time) in
+            [("10", 10.0), ("0.5", 0.5), ("500ms", 0.5), ("2min", 120.0), ("1m 30s", 90.0), ("10 s", 10.0)]
+        {
+            assert_eq!(seconds(text), Some(time), "{text}");
+        }
+        for text in ["", "soon", "NaN", "inf", "5 parsecs"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+        assert!(time("0").is_err() && time("-1").is_err() && time("25h").is_err() && time("24h").is_ok());
     }
 }

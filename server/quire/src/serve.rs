@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use hosting::{
     Choice, Error, Host, Service,
-    access::{Credentials, Doors},
+    access::{AuthPolicy, Credentials},
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
@@ -62,7 +62,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
     let credentials = Credentials::open(config.tokens, config.admin_token.as_deref())?;
-    let doors = Doors::new(Arc::new(credentials), config.open);
+    let auth = AuthPolicy::new(Arc::new(credentials), config.open);
     let listener = hosting::listen(config.listen, "--listen").await.map_err(plain)?;
     let address = listener.local_addr()?;
     let descriptors = Descriptors::raised();
@@ -81,7 +81,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         data: config.data,
         address,
         is_tls: tls.is_some(),
-        doors: doors.clone(),
+        auth: auth.clone(),
         connections: connections.clone(),
         message_bytes_max: config.limits.message_bytes_max,
         refusals: refusals.clone(),
@@ -111,7 +111,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let front = Front {
         services,
         declared,
-        doors: doors.clone(),
+        auth: auth.clone(),
         address,
         limits,
         metrics: registry,
@@ -128,7 +128,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     descriptors.log(&config.connections_set, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let counting = tokio::spawn(telemetry::show_left_out());
-    let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, doors)));
+    let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, auth)));
     let reason = tokio::select! {
         reason = told_to_stop(&services, &mut asked) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
@@ -167,8 +167,8 @@ fn plain(error: Error) -> anyhow::Error {
 }
 
 /// Files that are read again at each SIGHUP.
-fn files(services: &Services, certificate: Option<Arc<Certificate>>, doors: Doors) -> Vec<Files> {
-    let mut files = vec![Files::small("the tokens", move || doors.reload())];
+fn files(services: &Services, certificate: Option<Arc<Certificate>>, auth: AuthPolicy) -> Vec<Files> {
+    let mut files = vec![Files::small("the tokens", move || auth.reload())];
     if let Some(certificate) = certificate {
         files.push(Files::small("the certificate and its key", move || certificate.reload()));
     }

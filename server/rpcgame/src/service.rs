@@ -4,7 +4,7 @@ use std::{future, net::SocketAddr};
 
 use hosting::{
     Connections, Error, Host, Open, Pending, Route, Service, Serving,
-    access::{Doors, Scope},
+    access::{AuthPolicy, Scope},
     listen_beside, metrics,
 };
 use quire_rpc::{Server, health::HealthReporter, server::Builder};
@@ -36,7 +36,7 @@ pub struct RpcGameService {
     lean_limits: LeanLimits,
     once: bool,
     connections: Connections,
-    doors: Doors,
+    auth: AuthPolicy,
 }
 
 impl Open for RpcGameService {
@@ -68,7 +68,7 @@ impl Open for RpcGameService {
             lean_limits,
             once,
             connections: host.connections.clone(),
-            doors: host.doors.clone(),
+            auth: host.auth.clone(),
         })
     }
 }
@@ -98,9 +98,13 @@ impl Service for RpcGameService {
             let address = listener.local_addr()?;
             let tls = serving.tls.clone().filter(|_| !address.ip().is_loopback());
             let server = lean::Server::new(self.games.clone(), self.lean_limits.clone(), drain)
-                .guarded(self.doors.gate(Some(Scope::Play), address), tls);
+                .guarded(self.auth.authenticator(Some(Scope::Play), address), tls)
+                .charged_to(serving.limits.memory.clone());
             let (workers, stopped) = (serving.workers.clone(), serving.stopped());
-            serving.tasks.spawn(async move { Ok(server.serve(listener, workers, stopped).await?) });
+            serving.tasks.spawn(async move {
+                server.serve(listener, workers, stopped).await;
+                Ok(())
+            });
         }
         if let Some(listener) = self.grpc.take() {
             self.serve_grpc(listener, serving);

@@ -12,8 +12,7 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
-use hosting::{Client, access::Gate};
-use quire_rpc::Peer;
+use hosting::{Client, Permit, access::Challenge};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -52,14 +51,14 @@ pub(crate) async fn serve<S>(
     stream: S,
     runner: Arc<Runner>,
     client: Client,
-    asked: Option<Box<(Gate, Peer)>>,
-    place: Option<&hosting::Place>,
+    challenge: Option<Box<Challenge>>,
+    permit: Option<&Permit>,
     mut stop: watch::Receiver<bool>,
 ) -> Closed
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection = Connection::new(stream, runner, client, asked);
+    let mut connection = Connection::new(stream, runner, client, challenge);
     let mut timer = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
     let mut stopped = pin!(stop.wait_for(|stop| *stop));
     std::future::poll_fn(|context| {
@@ -67,15 +66,15 @@ where
         if connection.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
             connection.end(Closed::Drained);
         }
-        if connection.ending.is_none() && place.is_some_and(|place| place.poll_leave(context).is_ready()) {
+        if connection.ending.is_none() && permit.is_some_and(|permit| permit.poll_leave(context).is_ready()) {
             connection.end(Closed::Replaced);
         }
         loop {
             let polled = connection.poll(context);
-            if let Some(place) = place {
-                place.set_busy(connection.is_busy());
+            if let Some(permit) = permit {
+                permit.set_busy(connection.is_busy());
                 if connection.is_known {
-                    place.known().store(true, Relaxed);
+                    permit.known().store(true, Relaxed);
                 }
             }
             if let Poll::Ready(closed) = polled {
@@ -104,7 +103,7 @@ struct Connection<S> {
     /// Client that its tasks are scheduled for.
     client: Client,
     /// Pending authentication, before the first task.
-    asked: Option<Box<(Gate, Peer)>>,
+    challenge: Option<Box<Challenge>>,
     /// Completes when the credential is revoked.
     revoked: Option<BoxFuture<'static, ()>>,
     /// The client showed a valid credential.
@@ -125,14 +124,14 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, runner: Arc<Runner>, client: Client, asked: Option<Box<(Gate, Peer)>>) -> Self {
+    fn new(stream: S, runner: Arc<Runner>, client: Client, challenge: Option<Box<Challenge>>) -> Self {
         Self {
             stream,
             lines: Lines::new(runner.limits.line_bytes),
             runner,
             form: Form::default(),
             client,
-            asked,
+            challenge,
             revoked: None,
             is_known: false,
             input: Vec::new(),
@@ -273,18 +272,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn take_line(&mut self, line: Line, place: Place) {
-        if let Some((gate, peer)) = self.asked.as_deref()
+        if let Some(challenge) = &self.challenge
             && line != Line::Hello
         {
             let token = if let Line::Token(token) = &line { Some(token.as_bytes()) } else { None };
-            match gate.admit(token, peer) {
+            match challenge.admit(token) {
                 Ok(admitted) => {
                     self.is_known = admitted.is_some();
                     if let Some(admitted) = admitted {
                         self.client = Client::Credential(Arc::clone(admitted.name()));
                         self.revoked = Some(admitted.revoked().boxed());
                     }
-                    self.asked = None;
+                    self.challenge = None;
                 }
                 Err(denied) => {
                     let denied = Closed::Denied(format!("{denied:?}"));

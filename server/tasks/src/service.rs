@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, thread};
 
 use hosting::{
     Error, Host, Open, Route, Service, Serving,
-    access::{Doors, Scope},
+    access::{AuthPolicy, Scope},
     listen_beside,
 };
 use tokio::{
@@ -22,7 +22,7 @@ pub struct TasksService {
     metrics: Metrics,
     /// `None` if another program has the default port, and once the service has started.
     listener: Option<TcpListener>,
-    doors: Doors,
+    auth: AuthPolicy,
 }
 
 impl Open for TasksService {
@@ -37,7 +37,7 @@ impl Open for TasksService {
         *connections = host.connections.granted("tasks.connections", *connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
         let listener = listen_beside(settings.listen, "tasks are not served", how).await?;
-        Ok(Self { settings, metrics: Metrics::register(host.metrics), listener, doors: host.doors.clone() })
+        Ok(Self { settings, metrics: Metrics::register(host.metrics), listener, auth: host.auth.clone() })
     }
 }
 
@@ -61,7 +61,7 @@ impl Service for TasksService {
         let Some(first) = runtimes.first() else { return Ok(()) };
         let server = Server::new(&self.settings, self.metrics.clone(), first.handle().clone());
         let tls = serving.tls.clone().filter(|_| !address.ip().is_loopback());
-        let server = server.guarded(self.doors.gate(Some(Scope::Tasks), address), tls);
+        let server = server.guarded(self.auth.authenticator(Some(Scope::Tasks), address), tls);
         for (number, runtime) in runtimes.into_iter().enumerate() {
             let (server, listener, stop) = (server.clone(), listener.try_clone()?, serving.stop.clone());
             let ended = serve(number, runtime, server, listener, stop)?;

@@ -6,10 +6,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use quire_net::{Permits, Shares};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 #[cfg(feature = "tls")]
-use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+use tokio_rustls::rustls::ServerConfig;
 use tower_service::Service as TowerService;
 
 use super::contracts::Contracts;
@@ -19,11 +20,9 @@ use super::limits::Limits;
 use super::listen::Server;
 use super::method::Method;
 use super::observer::{NoObserver, Observer, Refusal};
-use super::places::Places;
 use super::plan::Routes;
 use super::service::Service;
 use super::shared::Shared;
-use super::shares::Shares;
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError};
@@ -249,8 +248,8 @@ impl Builder {
                 layered,
                 cors: self.cors,
                 #[cfg(feature = "tls")]
-                tls: self.tls.map(acceptor),
-                places: Places::new(connections_max, refusals_max, self.asks_callers),
+                tls: self.tls.map(with_protocols),
+                places: Permits::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,
                 calls: Shares::with_open(calls_max, if self.asks_callers { calls_max / 4 * 3 } else { calls_max }),
@@ -276,8 +275,9 @@ impl Builder {
     }
 }
 
+/// The configuration, which offers the server's protocols unless it has its own.
 #[cfg(feature = "tls")]
-fn acceptor(mut config: Arc<ServerConfig>) -> TlsAcceptor {
+fn with_protocols(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
     if config.alpn_protocols.is_empty() {
         let config = Arc::make_mut(&mut config);
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -285,7 +285,7 @@ fn acceptor(mut config: Arc<ServerConfig>) -> TlsAcceptor {
             config.alpn_protocols.push(b"http/1.1".to_vec());
         }
     }
-    TlsAcceptor::from(config)
+    config
 }
 
 impl fmt::Debug for Builder {

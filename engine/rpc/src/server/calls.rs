@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 use bytes::Bytes;
 use http::Extensions;
 use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey, Whole};
+use quire_net::{Caller, Client};
 use tokio::time::Instant;
 
 use super::http_calls::{self, HttpRunning, Unserved};
@@ -22,7 +23,6 @@ use super::reply::{Reply, ReplyState, Templates};
 use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
 use super::running::Running;
 use super::shared::{Active, Rejected, Shared};
-use super::shares::{Caller, Client};
 use super::sink::Sink;
 use super::turn::Pace;
 use crate::codec::Payload;

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use quire_http2::ConnectionError;
+use quire_net::Standing;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
@@ -18,7 +19,6 @@ use super::calls::Calls;
 use super::limits::Limits;
 use super::memory::{self, Charge};
 use super::place::{Draining, Stay};
-use super::places::Standing;
 use super::shared::Shared;
 use super::turn;
 use crate::envelope::Peer;

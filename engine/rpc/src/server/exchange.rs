@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::Extensions;
 use http_body::{Body as _, Frame, SizeHint};
 use quire_http2::Head;
+use quire_net::{Caller, Client};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::http_calls::{self, Unserved};
@@ -22,7 +23,6 @@ use super::reply::{Reply, ReplyState, Templates};
 use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
 use super::run::REFUSED_BYTES_MAX;
 use super::shared::{Active, Rejected, Shared, time_is_up};
-use super::shares::{Caller, Client};
 use super::sink::{Outbox, Sink};
 use crate::body::{Body, BoxError};
 use crate::envelope::{Peer, Request};

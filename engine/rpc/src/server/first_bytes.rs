@@ -2,14 +2,12 @@
 //!
 //! Implements: RFC 9113 sections 3.3 and 3.4 (prior knowledge, preface), RFC 9112 section 3 (request line).
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use quire_http2::PREFACE;
+use quire_net::before;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::driver::Driver;
@@ -57,16 +55,6 @@ where
             if is_tls { "TLS, and this port speaks none" } else { "neither HTTP/2 nor HTTP/1.1" }.to_owned()
         }
     }
-}
-
-/// The future's result, unless the drain begins first.
-pub(super) async fn before<F: Future>(future: F, mut draining: impl Future<Output = ()> + Unpin) -> Option<F::Output> {
-    let mut future = std::pin::pin!(future);
-    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Pin::new(&mut draining).poll(cx).map(|()| None),
-    })
-    .await
 }
 
 /// Reads until the bytes are the HTTP/2 preface or cannot become it.

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-/// Padding against false sharing: two cache lines, because processors fetch them in pairs.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(super) struct Apart<T>(pub(super) T);
+use quire_net::Apart;
 
 /// A call's reference to its service.
 #[derive(Debug)]

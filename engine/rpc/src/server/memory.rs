@@ -11,16 +11,18 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
+use quire_net::Client;
 
 use super::observer::Refusal;
-use super::shares::Client;
 
 /// Smaller changes of a connection's bytes are not charged.
 const STEP_BYTES: usize = 16 * 1024;
@@ -32,7 +34,7 @@ const TIMES_FREE: usize = 3;
 const LARGE_BYTES: usize = 1024 * 1024;
 
 /// Close reason of a cut connection.
-pub(super) const CUT: &str = "cut: limits.buffer_bytes or limits.memory_bytes was reached, and its client held most";
+pub const CUT: &str = "cut: limits.buffer_bytes or limits.memory_bytes was reached, and its client held most";
 
 /// An account of memory. Clones are the same account, which several servers may share.
 #[derive(Clone)]
@@ -52,7 +54,7 @@ struct Account {
 }
 
 /// A connection, or a call on one that hyper or another library manages.
-pub(super) struct Holder {
+struct Holder {
     held: Mutex<Held>,
     /// Written while `held` is locked.
     is_cut: AtomicBool,
@@ -184,7 +186,7 @@ impl Memory {
     }
 
     /// The charge of a connection with this address, or of a call on it.
-    pub(super) fn charge(&self, address: Option<SocketAddr>) -> Charge {
+    pub fn charge(&self, address: Option<SocketAddr>) -> Charge {
         let client = Client::at(address.map(|address| address.ip()));
         let held = Mutex::new(Held { client, own: 0, shared: 0, is_listed: false });
         let holder = Holder { held, is_cut: AtomicBool::new(false), connection: AtomicWaker::new() };
@@ -206,7 +208,7 @@ struct Part {
 }
 
 /// A connection's part of an account, released on drop.
-pub(super) struct Charge {
+pub struct Charge {
     memory: Memory,
     /// Bytes charged last.
     bytes: usize,
@@ -232,7 +234,27 @@ impl fmt::Debug for Lender {
     }
 }
 
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Charge({} bytes)", self.bytes)
+    }
+}
+
 impl Charge {
+    /// Charges the connection's current bytes whenever `future` has to wait; `None` if the connection must end, because
+    /// its client holds most and the account is full.
+    pub async fn unless_cut<F: Future>(&mut self, bytes: usize, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            self.set(bytes, cx.waker());
+            if self.is_cut() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+
     /// A lender for the same connection.
     pub(super) fn lender(&self) -> Lender {
         Lender { memory: self.memory.clone(), holder: Arc::clone(&self.holder) }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::shares::Client;
+use quire_net::Client;
+
 use crate::status::Code;
 
 /// A limit that refused something.

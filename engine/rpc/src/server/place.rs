@@ -1,4 +1,4 @@
-//! The wait for a connection's place, and the time limit of an excess connection.
+//! A connection's role: served, or only refused for a short time.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::observer::Refusal;
-use super::places::{Place, Standing};
+use quire_net::{Permit, Standing};
+
 use super::shared::Shared;
-use super::shares::Client;
 
 /// Least and greatest time before the server ends an excess connection.
 const REFUSAL_TIME_MIN: Duration = Duration::from_millis(100);
@@ -27,10 +26,10 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    /// The stay of a connection in `place`; `draining` completes when the server drains.
-    pub(super) fn of(place: &Place, shared: &Arc<Shared>, mut draining: Draining) -> Self {
-        let standing = Arc::clone(place.standing());
-        if place.is_refused() {
+    /// The stay of a connection with this permit; `draining` completes when the server drains.
+    pub(super) fn of(permit: &Permit, shared: &Arc<Shared>, mut draining: Draining) -> Self {
+        let standing = Arc::clone(permit.standing());
+        if permit.is_refused() {
             return Self { draining: Box::pin(refusal_time(Arc::clone(shared))), refusing: true, standing };
         }
         let leaving = Arc::clone(&standing);
@@ -42,32 +41,11 @@ impl Stay {
     }
 }
 
-/// Waits for a place, or for one to be refused in. While all are taken, the next connection stays in the system's
-/// accept queue: it costs the server nothing there, and is refused later instead of never.
-pub(super) async fn take(shared: &Arc<Shared>, client: &Client) -> Place {
-    let places = &shared.places;
-    loop {
-        let freed = places.freed().notified();
-        if let Some(place) = places.take(client) {
-            if let Some(other) = place.instead_of() {
-                shared.observer.made_room(Refusal::Connections, other);
-            }
-            return place;
-        }
-        if let Some(place) = places.take_to_refuse(client) {
-            shared.observer.refused_client(Refusal::Connections, client);
-            return place;
-        }
-        places.crowded().notify_one();
-        freed.await;
-    }
-}
-
 /// Completes when an excess connection's time is over: clients send at once, so a silent one is closed as soon as
 /// another connection waits.
 async fn refusal_time(shared: Arc<Shared>) {
     tokio::time::sleep(REFUSAL_TIME_MIN).await;
     let longest = shared.limits.handshake_timeout.min(REFUSAL_TIME_MAX);
     // Either ends the wait.
-    let _ = tokio::time::timeout(longest, shared.places.crowded().notified()).await;
+    let _ = tokio::time::timeout(longest, shared.places.crowded()).await;
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use quire_http2::Head;
+use quire_net::Shares;
 
 use super::contracts::Contracts;
 use super::cors::is_preflight;
@@ -12,7 +13,6 @@ use super::http_calls::Unserved;
 use super::method::{Handler, Method};
 use super::observer::Refusal;
 use super::request::CallPlan;
-use super::shares::Shares;
 use crate::interceptor::Interceptor;
 use crate::message::Framed;
 use crate::protocol::{Codec, Dialect, Get, Recognised, recognise};

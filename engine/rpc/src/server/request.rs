@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quire_http2::Head;
+use quire_net::Client;
 use tokio::time::Instant;
 
 use crate::codec::Payload;
@@ -201,4 +202,12 @@ impl Feed {
 
 fn unfinished() -> Status {
     Status::internal("the request ends inside a message")
+}
+
+impl<T> Request<T> {
+    /// The caller: the client that an interceptor put into the extensions, else the one at its address.
+    pub fn client(&self) -> Client {
+        let named = self.extensions().get::<Client>().cloned();
+        named.unwrap_or_else(|| Client::at(self.remote_addr().map(|address| address.ip())))
+    }
 }

@@ -12,21 +12,20 @@ use std::time::Duration;
 
 use http::Extensions;
 use quire_http2::Head;
+use quire_net::{CallPermits, Caller, Permits, Shares};
 use tokio::time::Instant;
 #[cfg(feature = "tls")]
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 use super::cors::Cors;
 use super::hosts::Hosts;
 use super::limits::Limits;
 use super::method::{Incoming, Started};
 use super::observer::{CallReport, Observer, Refusal};
-use super::places::Places;
 use super::plan::{Route, Routes};
 use super::reply::{Reply, ReplyState, Templates};
 use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
 use super::running::Running;
-use super::shares::{CallPlaces, Caller, Shares};
 use super::sink::Sink;
 use crate::codec::Payload;
 use crate::compression::Encoding;
@@ -49,8 +48,8 @@ pub(super) struct Shared {
     pub(super) compression: Option<(Encoding, usize)>,
     pub(super) cors: Cors,
     #[cfg(feature = "tls")]
-    pub(super) tls: Option<TlsAcceptor>,
-    pub(super) places: Places,
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) places: Permits,
     pub(super) hosts: Hosts,
     /// Paths answered even on excess connections, such as health.
     pub(super) always: Vec<String>,
@@ -95,7 +94,7 @@ pub(super) struct Active {
     /// Ends the call from outside.
     pub(super) ending: Option<Ending>,
     /// Counts the call among those that wait.
-    pub(super) places: Option<CallPlaces>,
+    pub(super) places: Option<CallPermits>,
 }
 
 impl Active {
@@ -247,7 +246,7 @@ impl Shared {
     }
 
     /// Takes the permits of a waiting call.
-    pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPlaces {
+    pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPermits {
         let own = method.and_then(|method| self.routes.table[method].places.as_ref());
         caller.take(&self.calls, own.map(|(_, places)| places))
     }

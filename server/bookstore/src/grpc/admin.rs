@@ -3,7 +3,6 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use hosting::Client;
 use quire_rpc::{Request, Response, Status};
 
 use super::token::page_size;
@@ -82,7 +81,7 @@ impl Admin for AdminService {
     type TailLogStream = Pin<Box<dyn Stream<Item = Result<LogEntry, Status>> + Send>>;
 
     async fn tail_log(&self, request: Request<TailLogRequest>) -> Result<Response<Self::TailLogStream>, Status> {
-        let client = Client::of(&request);
+        let client = request.client();
         let tail = self.store.tail(request.into_inner().after_number, client)?;
         Ok(Response::new(Box::pin(entries(tail))))
     }

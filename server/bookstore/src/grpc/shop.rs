@@ -172,7 +172,7 @@ impl BookStore for ShopService {
         &self,
         request: Request<BookTopicRequest>,
     ) -> Result<Response<Self::SearchStreamStream>, Status> {
-        let client = Client::of(&request);
+        let client = request.client();
         let request = request.into_inner();
         let start = Start::of(&request)?.unwrap_or_default();
         let found = self.store.search_stream(&request.topic, start.after, start.size, client)?;
@@ -235,7 +235,7 @@ impl BookStore for ShopService {
 
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
         let deadline = request.deadline().map(Into::into);
-        let owner = match Client::of(&request) {
+        let owner = match request.client() {
             Client::Credential(name) => KeyOwner::named(&name),
             Client::Unknown | Client::Address(_) => KeyOwner::COMMON,
         };

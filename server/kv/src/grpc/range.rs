@@ -4,7 +4,6 @@ use std::{ops::ControlFlow, pin::Pin};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use hosting::Client;
 use quire_rpc::{
     Encoded, Request, Response, Status,
     server::{Answer, Call, Later},
@@ -52,7 +51,7 @@ impl KeyRangeService for RangeService {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let watch = self.store.watch(&request.get_ref().prefix, Client::of(&request))?;
+        let watch = self.store.watch(&request.get_ref().prefix, request.client())?;
         let started = WatchEvent { kind: WatchEventKind::Started.into(), ..WatchEvent::default() };
         let started = stream::once(std::future::ready(Ok(started)));
         Ok(Response::new(Box::pin(started.chain(events(watch)))))

@@ -199,7 +199,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         services.extend(entry.read(from)?);
     }
     from.ports_differ()?;
-    from.doors_are_shut()?;
+    from.refuse_exposed()?;
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
     let (connections, connections_set) = (from.connections_wanted(), from.connections_set());
     Ok(Config {

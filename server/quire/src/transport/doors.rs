@@ -18,7 +18,7 @@ use axum::{
 };
 use hosting::{
     Client, Declared,
-    access::{Denied, Doors, Gate, Scope},
+    access::{AuthPolicy, Authenticator, Denied, Scope},
 };
 use quire_rpc::{Peer, Request, Status, Until, server::Builder};
 
@@ -48,25 +48,26 @@ impl Scopes {
     }
 }
 
-/// The scopes of one port, and the gate of each.
+/// The scopes of one port, and the authenticator of each.
 #[derive(Debug)]
 struct Port {
     scopes: Scopes,
-    gates: Vec<Gate>,
+    authenticators: Vec<Authenticator>,
 }
 
 impl Port {
-    fn new(scopes: Scopes, doors: &Doors, address: SocketAddr) -> Arc<Self> {
-        let gates = Scope::ALL.map(Some).into_iter().chain([None]).map(|scope| doors.gate(scope, address));
-        Arc::new(Self { scopes, gates: gates.collect() })
+    fn new(scopes: Scopes, auth: &AuthPolicy, address: SocketAddr) -> Arc<Self> {
+        let scopes_and_none = Scope::ALL.map(Some).into_iter().chain([None]);
+        let authenticators = scopes_and_none.map(|scope| auth.authenticator(scope, address)).collect();
+        Arc::new(Self { scopes, authenticators })
     }
 
-    fn gate(&self, scope: Option<Scope>) -> Option<&Gate> {
-        self.gates.iter().find(|gate| gate.scope() == scope)
+    fn authenticator(&self, scope: Option<Scope>) -> Option<&Authenticator> {
+        self.authenticators.iter().find(|authenticator| authenticator.scope() == scope)
     }
 
-    fn asks(&self) -> bool {
-        self.gates.iter().any(Gate::asks)
+    fn is_required(&self) -> bool {
+        self.authenticators.iter().any(Authenticator::is_required)
     }
 
     /// Scope that a caller of this method needs.
@@ -77,11 +78,11 @@ impl Port {
 }
 
 /// Has a server ask for credentials where it needs any, and log what operators do.
-pub(super) fn guard(builder: Builder, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Builder {
-    let port = Port::new(scopes.clone(), doors, address);
-    let builder = if port.asks() { builder.ask_callers() } else { builder };
+pub(super) fn guard(builder: Builder, scopes: &Scopes, auth: &AuthPolicy, address: SocketAddr) -> Builder {
+    let port = Port::new(scopes.clone(), auth, address);
+    let builder = if port.is_required() { builder.ask_callers() } else { builder };
     let shown = Arc::clone(&port);
-    let is_looked_at = move |method: &str| shown.asks() || shown.of_method(method) == Some(Scope::Admin);
+    let is_looked_at = move |method: &str| shown.is_required() || shown.of_method(method) == Some(Scope::Admin);
     builder.interceptor_for(is_looked_at, move |method: &str, request: &mut Request<()>| check(&port, method, request))
 }
 
@@ -89,13 +90,13 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
     if OPEN.contains(&method) || method == super::health::WATCH {
         return Ok(());
     }
-    let Some(gate) = port.gate(port.of_method(method)) else { return Ok(()) };
+    let Some(authenticator) = port.authenticator(port.of_method(method)) else { return Ok(()) };
     let sent = request.metadata().get("authorization").and_then(|value| bearer(value.as_bytes()));
     let nowhere = request.peer().is_none().then(Peer::default);
     let Some(peer) = request.peer().or(nowhere.as_ref()) else { return Ok(()) };
-    match gate.admit(sent, peer) {
+    match authenticator.admit(sent, peer) {
         Ok(admitted) => {
-            if gate.scope() == Some(Scope::Admin) {
+            if authenticator.scope() == Some(Scope::Admin) {
                 let id = request.metadata().get("x-request-id");
                 tell_operator(method, admitted.as_ref().map(|admitted| &**admitted.name()), peer, id);
             }
@@ -113,11 +114,11 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
             Ok(())
         }
         Err(denied) => {
-            let told = gate.told(&denied);
+            let text = authenticator.error_text(&denied);
             Err(match denied {
-                Denied::Scope(_) => Status::permission_denied(told),
-                Denied::Guessing => Status::resource_exhausted(told),
-                Denied::Missing | Denied::Wrong | Denied::Off => Status::unauthenticated(told),
+                Denied::Scope(_) => Status::permission_denied(text),
+                Denied::Guessing => Status::resource_exhausted(text),
+                Denied::Missing | Denied::Wrong | Denied::Off => Status::unauthenticated(text),
             })
         }
     }
@@ -132,9 +133,9 @@ fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>
 }
 
 /// Makes pages require credentials, if any are needed.
-pub(super) fn guard_pages(router: Router, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Router {
-    let port = Port::new(scopes.clone(), doors, address);
-    if !port.asks() {
+pub(super) fn guard_pages(router: Router, scopes: &Scopes, auth: &AuthPolicy, address: SocketAddr) -> Router {
+    let port = Port::new(scopes.clone(), auth, address);
+    if !port.is_required() {
         return router;
     }
     router.layer(middleware::from_fn(move |request: HttpRequest, next: Next| {
@@ -153,23 +154,23 @@ fn check_page(port: &Port, request: &HttpRequest) -> Result<(), Box<Response>> {
     if OPEN.contains(&path) {
         return Ok(());
     }
-    let Some(gate) = port.gate(port.scopes.pages.get(path).copied()) else { return Ok(()) };
+    let Some(authenticator) = port.authenticator(port.scopes.pages.get(path).copied()) else { return Ok(()) };
     let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     let nowhere = Arc::default();
     let peer: &Arc<Peer> = request.extensions().get().unwrap_or(&nowhere);
-    let denied = match gate.admit(sent, peer) {
+    let denied = match authenticator.admit(sent, peer) {
         Ok(name) => {
             name.inspect(|_| peer.set_known());
             return Ok(());
         }
         Err(denied) => denied,
     };
-    let told = gate.told(&denied) + "\n";
+    let text = authenticator.error_text(&denied) + "\n";
     Err(Box::new(match denied {
-        Denied::Scope(_) => (StatusCode::FORBIDDEN, told).into_response(),
-        Denied::Guessing => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "60")], told).into_response(),
+        Denied::Scope(_) => (StatusCode::FORBIDDEN, text).into_response(),
+        Denied::Guessing => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "60")], text).into_response(),
         Denied::Missing | Denied::Wrong | Denied::Off => {
-            (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], told).into_response()
+            (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
         }
     }))
 }

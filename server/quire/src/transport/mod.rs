@@ -16,7 +16,7 @@ use std::{
 
 use hosting::{
     Declared, Error, Guard, Observe, Route, Service, Serving, Site, Warnings,
-    access::{Doors, Scope},
+    access::{AuthPolicy, Scope},
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
@@ -47,7 +47,7 @@ pub(crate) struct Front {
     pub services: Vec<Box<dyn Service>>,
     /// Requirements of each service, in the same order.
     pub declared: Vec<Declared>,
-    pub doors: Doors,
+    pub auth: AuthPolicy,
     /// The main port's address.
     pub address: SocketAddr,
     pub limits: Limits,
@@ -80,7 +80,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
-        let Front { mut services, declared, doors, address, limits, mut metrics, refusals, tls, .. } = front;
+        let Front { mut services, declared, auth, address, limits, mut metrics, refusals, tls, .. } = front;
         let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
         let (is_short, short) = tokio::sync::watch::channel(false);
@@ -99,7 +99,7 @@ impl Transport {
             site = site.and(own);
         }
         scopes.add_pages(["/metrics"], Scope::Metrics);
-        let guard = guard(scopes.clone(), doors.clone(), hosts);
+        let guard = guard(scopes.clone(), auth.clone(), hosts);
         let workers = threads.handles();
         let mut serving = Serving {
             limits,
@@ -119,7 +119,7 @@ impl Transport {
         let site = contract::add_to(http::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
-        let pages = doors::guard_pages(pages, &scopes, &doors, address);
+        let pages = doors::guard_pages(pages, &scopes, &auth, address);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let builder = match compression {
             None => builder,
@@ -158,9 +158,9 @@ impl Transport {
 }
 
 /// Adds a port's host allowlist and required credentials to a server.
-fn guard(scopes: Scopes, doors: Doors, names: Vec<String>) -> Guard {
+fn guard(scopes: Scopes, auth: AuthPolicy, names: Vec<String>) -> Guard {
     Arc::new(move |builder, address| {
-        let builder = doors::guard(builder, &scopes, &doors, address);
+        let builder = doors::guard(builder, &scopes, &auth, address);
         match Hosts::of(address, &names) {
             None => builder,
             Some(hosts) => builder.hosts(move |host| hosts.has(host)),

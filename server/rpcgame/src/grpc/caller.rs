@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use hosting::Client;
 use quire_rpc::{Metadata, Peer, Request};
 
 use crate::checksum::Sums;
@@ -28,7 +27,7 @@ thread_local! {
 
 /// Looks up the caller's room in the registry.
 pub(super) fn find<T>(games: &Games, request: &Request<T>) -> Result<Arc<Room>, Refusal> {
-    as_caller(request, |caller| games.room(caller, || Client::of(request)))
+    as_caller(request, |caller| games.room(caller, || request.client()))
 }
 
 /// Ends the caller's game.

@@ -6,22 +6,23 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
-use hosting::access::{Admitted, Denied, Gate};
-use hosting::{Client, Place, Places, Warnings};
-use quire_rpc::Peer;
+use bytes::Bytes;
+use hosting::access::{Admitted, Authenticator, Challenge, Denied};
+use hosting::{Acceptor, Client, Permit};
+use quire_net::{Accept, before, handshake, turned_on};
 use quire_rpc::rustls::ServerConfig;
+use quire_rpc::server::{CUT, Charge, Memory};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use super::fault::{Fault, FaultCode};
 use super::session::Session;
@@ -29,14 +30,10 @@ use crate::counts::LeanEnd;
 use crate::registry::Games;
 use crate::settings::LeanLimits;
 
-/// Pause after a failed `accept`: without free descriptors, retrying at once would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Size of a read.
 const READ_BYTES: usize = 64 * 1024;
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections that may make room for others at the same time.
-const LEAVING_MAX: usize = 64;
 /// Time limit for sending a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -52,37 +49,33 @@ thread_local! {
 #[derive(Clone, Debug)]
 pub struct Server {
     games: Games,
-    connections: Places,
-    warnings: Warnings,
+    acceptor: Acceptor,
     limits: Arc<LeanLimits>,
     drain: Duration,
-    gate: Option<Gate>,
-    /// Set if TLS is required.
-    tls: Option<Arc<ServerConfig>>,
+    /// Account of what connections hold.
+    memory: Memory,
 }
 
 /// End of a connection: reason and details.
 type End = (LeanEnd, String);
 
-/// Places for connections, and a few more for those that make room.
-fn places(most: usize, asks_callers: bool) -> Places {
-    Places::new(most, LEAVING_MAX.min(most / 4), asks_callers)
-}
-
 impl Server {
     /// Ends of games are reported to `games`. `drain` is the time that a running game has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
-        let connections = places(limits.connections_max, false);
-        let warnings = Warnings::default();
-        Self { games, connections, warnings, limits: Arc::new(limits), drain, gate: None, tls: None }
+        let acceptor = Acceptor::new("rpcgame.lean_connections", limits.connections_max);
+        Self { games, acceptor, limits: Arc::new(limits), drain, memory: Memory::new(usize::MAX, usize::MAX) }
     }
 
-    /// Requires the credentials that `gate` asks for, and TLS if `tls` is set.
+    /// Requires the credentials that `authenticator` does, and TLS if `tls` is set.
     #[must_use]
-    pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
-        let gate = Some(gate).filter(Gate::asks);
-        let connections = places(self.limits.connections_max, gate.is_some());
-        Self { connections, gate, tls, ..self }
+    pub fn guarded(self, authenticator: Authenticator, tls: Option<Arc<ServerConfig>>) -> Self {
+        Self { acceptor: self.acceptor.guarded(authenticator, tls), ..self }
+    }
+
+    /// Charges what connections hold to this account.
+    #[must_use]
+    pub fn charged_to(self, memory: Memory) -> Self {
+        Self { memory, ..self }
     }
 
     /// The games it serves, which also hold its counts.
@@ -91,266 +84,243 @@ impl Server {
     }
 
     /// Accepts connections until `shutdown` is ready, on `workers` in turn (on this runtime if the list is empty); then
-    /// running games may finish.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        workers: Vec<Handle>,
-        shutdown: impl Future<Output = ()>,
-    ) -> io::Result<()> {
-        let (drain, draining) = watch::channel(false);
-        let (alive, mut gone) = mpsc::channel::<()>(1);
-        let mut shutdown = std::pin::pin!(shutdown);
-        let mut turn = 0_usize;
-        loop {
-            let accepted = tokio::select! {
-                () = &mut shutdown => break,
-                accepted = listener.accept() => accepted,
-            };
-            let Ok((stream, _)) = accepted else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            // A failure only costs some milliseconds.
-            let _ = stream.set_nodelay(true);
-            let (server, draining, alive) = (self.clone(), draining.clone(), alive.clone());
-            let Some(worker) = workers.get(turn % workers.len().max(1)) else {
-                tokio::spawn(async move { server.connection(stream, draining, alive).await });
-                continue;
-            };
-            turn = turn.wrapping_add(1);
-            // A stream belongs to the reactor of its runtime, so it is recreated on the worker's.
-            let stream = stream.into_std()?;
-            worker.spawn(async move {
-                if let Ok(stream) = TcpStream::from_std(stream) {
-                    server.connection(stream, draining, alive).await;
-                }
-            });
-        }
-        drop(listener);
-        drain.send_replace(true);
-        drop(alive);
-        // A connection that is not done by then is cut off with the runtime.
-        let _ = timeout(self.drain, gone.recv()).await;
-        Ok(())
-    }
-
-    async fn connection(self, stream: TcpStream, draining: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
-        let peer = stream.peer_addr().ok();
-        let client = Client::at(peer.map(|peer| peer.ip()));
-        let place = self.connections.take(&client).map(|place| Counted::new(&self.games, place));
-        match place.as_ref().map(|place| place.place.instead_of()) {
-            None => self.warnings.refused("rpcgame.lean_connections", &client),
-            Some(Some(other)) => self.warnings.made_room("rpcgame.lean_connections", other),
-            Some(None) => {}
-        }
-        let held = place.as_ref().map(|place| &place.place);
-        let (end, details) = match self.tls.clone() {
-            None => self.serve_one(stream, peer, Vec::new(), held, draining).await,
-            // Boxed: plain connections need no room for TLS.
-            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, held, draining)).await,
-        };
-        self.games.counts().lean_ended(end);
-        let (reason, peer) = (end.name(), peer.map(tracing::field::display));
-        if matches!(end, LeanEnd::Client | LeanEnd::Stopping) {
-            tracing::debug!(peer, reason, details, "a lean connection was closed");
-        } else {
-            tracing::info!(peer, reason, details, "a lean connection was closed");
-        }
-        drop(place);
-        drop(alive);
+    /// running games may finish. A connection that is not done by then is cut off with the runtime.
+    pub async fn serve(&self, listener: TcpListener, workers: Vec<Handle>, shutdown: impl Future<Output = ()>) {
+        quire_net::accept(self, listener, &workers, shutdown, self.drain).await;
     }
 
     async fn serve_tls(
         &self,
-        tls: Arc<ServerConfig>,
+        tls: &Arc<ServerConfig>,
         stream: TcpStream,
-        peer: Option<SocketAddr>,
-        place: Option<&Place>,
+        peer: SocketAddr,
+        permit: Option<&Permit>,
         draining: watch::Receiver<bool>,
     ) -> End {
-        let allowed = if place.is_some() { HANDSHAKE_TIMEOUT } else { REFUSAL_TIMEOUT };
-        let leave = async {
-            match place {
-                Some(place) => place.leave().await,
+        let allowed = if permit.is_some() { HANDSHAKE_TIMEOUT } else { REFUSAL_TIMEOUT };
+        let leave = pin!(async {
+            match permit {
+                Some(permit) => permit.leave().await,
                 None => std::future::pending().await,
             }
-        };
-        let accepted = tokio::select! {
-            accepted = timeout(allowed, TlsAcceptor::from(tls).accept(stream)) => accepted,
-            () = leave => return (LeanEnd::Limit, REPLACED.to_owned()),
-        };
-        match accepted {
-            Ok(Ok(stream)) => {
-                let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-                let shown = shown.iter().map(|der| der.to_vec()).collect();
-                self.serve_one(stream, peer, shown, place, draining).await
-            }
-            Ok(Err(error)) => (LeanEnd::Broken, format!("no TLS: {error}")),
-            Err(_) => (LeanEnd::Broken, "no TLS in time".to_owned()),
+        });
+        match before(handshake(tls, stream, allowed), leave).await {
+            None => (LeanEnd::Limit, REPLACED.to_owned()),
+            Some(Ok((stream, certificates))) => self.serve_one(stream, peer, certificates, permit, draining).await,
+            Some(Err(error)) => (LeanEnd::Broken, error.to_string()),
         }
     }
 
     async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        mut stream: S,
-        address: Option<SocketAddr>,
-        certificates: Vec<Vec<u8>>,
-        place: Option<&Place>,
+        stream: S,
+        address: SocketAddr,
+        certificates: Vec<Bytes>,
+        permit: Option<&Permit>,
         draining: watch::Receiver<bool>,
     ) -> End {
-        let mut session = Session::new(self.limits.session.clone());
-        let Some(place) = place else {
+        let session = Session::new(self.limits.session.clone());
+        let charge = self.memory.charge(Some(address));
+        let mut connection = Connection { server: self, stream, session, input: Input::default(), charge };
+        let Some(permit) = permit else {
             let fault = Fault::too_many_connections(self.limits.connections_max);
-            session.end(fault.clone());
-            let _ = timeout(REFUSAL_TIMEOUT, self.write(&mut stream, &mut session)).await;
+            connection.session.end(fault.clone());
+            let _ = timeout(REFUSAL_TIMEOUT, connection.write()).await;
             return (LeanEnd::Superfluous, fault.to_string());
         };
-        let (shown, admitted) = oneshot::channel();
-        if let Some(gate) = self.gate.clone() {
-            let mut peer = Peer::default();
-            peer.address = address;
-            peer.certificates = certificates.into_iter().map(Into::into).collect();
-            let known = place.known();
-            let admit = move |token: Option<&[u8]>| match gate.admit(token, &peer) {
-                Ok(admitted) => {
-                    known.store(admitted.is_some(), Relaxed);
-                    // The connection waits for it; sending fails only if that has ended.
-                    drop(shown.send(admitted));
-                    Ok(())
-                }
-                Err(Denied::Missing) => {
-                    Err("send a token of the scope play in a TOKEN frame before the HELLO".to_owned())
-                }
-                Err(denied) => Err(gate.told(&denied)),
-            };
-            session = session.guarded(Box::new(admit));
+        let mut revoked = None;
+        if let Some(challenge) = self.acceptor.challenge(Some(address), certificates) {
+            let (shown, admitted) = oneshot::channel();
+            connection.session = connection.session.guarded(Box::new(admission(challenge, permit, shown)));
+            revoked = Some(admitted);
         }
         let ended = tokio::select! {
-            end = self.run(&mut stream, &mut session, place, draining) => Some(end),
-            () = revoked(admitted) => None,
+            end = connection.run(permit, draining) => Some(end),
+            () = until_revoked(revoked) => None,
         };
-        if let Some(end) = ended {
-            return end;
-        }
+        let (code, text) = match ended {
+            Some(Err(end)) => return end,
+            Some(Ok(())) => (FaultCode::Limit, CUT),
+            None => (FaultCode::Denied, "the credential was revoked"),
+        };
         // It may be its client that takes nothing.
-        let text = "the credential was revoked";
-        let part = self.part(&mut stream, &mut session, FaultCode::Denied, text);
-        timeout(REFUSAL_TIMEOUT, part).await.unwrap_or_else(|_| (LeanEnd::Denied, text.to_owned()))
+        let ending = timeout(REFUSAL_TIMEOUT, connection.end(code, text)).await;
+        ending.unwrap_or_else(|_| (code.end(), text.to_owned()))
+    }
+}
+
+impl Accept for Server {
+    type Permit = Option<Counted>;
+
+    /// `None` for a connection that is only refused.
+    async fn admit(&self, peer: SocketAddr) -> Option<Self::Permit> {
+        let permit = self.acceptor.permit(&Client::at(Some(peer.ip())));
+        Some(permit.map(|permit| Counted::new(&self.games, permit)))
     }
 
-    /// Runs a connection to its end.
-    async fn run<S>(
-        &self,
-        stream: &mut S,
-        session: &mut Session,
-        place: &Place,
-        mut draining: watch::Receiver<bool>,
-    ) -> End
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let mut input = Input::default();
-        let mut idle_at = Instant::now() + self.limits.idle;
-        let (mut is_draining, mut is_leaving) = (false, false);
-        loop {
-            let mut rest = input.bytes();
-            let before = rest.len();
-            let received = session.receive(&mut rest);
-            if rest.len() < before {
-                idle_at = Instant::now() + self.limits.idle;
-            }
-            let taken = before - rest.len();
-            input.consume(taken);
-            self.games.counts().lean_handled(session.take_messages());
-            let ended = session.take_games_ended();
-            if let Err(end) = self.write(stream, session).await {
-                return end;
-            }
-            if ended > 0 {
-                self.games.note_ended(ended);
-            }
-            if let Err(fault) = received {
-                return (fault.code.end(), fault.to_string());
-            }
-            is_draining |= *draining.borrow();
-            if is_draining && session.is_between_games() {
-                return self.part(stream, session, FaultCode::Stopping, "the server stops").await;
-            }
-            if is_leaving && session.is_between_games() {
-                return self.part(stream, session, FaultCode::Limit, REPLACED).await;
-            }
-            place.set_busy(!session.is_between_games());
-            // Frames that came while output was waiting are still there.
-            if taken > 0 && !input.is_empty() {
-                continue;
-            }
-            let read = tokio::select! {
-                biased;
-                read = input.read(stream) => read,
-                () = tokio::time::sleep_until(idle_at) => {
-                    return self.part(stream, session, FaultCode::Idle, "no frame came for too long").await;
-                }
-                () = place.leave(), if !is_leaving => {
-                    is_leaving = true;
-                    // A silent game under way has as long as when the server stops.
-                    idle_at = idle_at.min(Instant::now() + self.drain);
-                    continue;
-                }
-                () = told(&mut draining), if !is_draining => {
-                    is_draining = true;
-                    continue;
-                }
-            };
-            match read {
-                Ok(0) => return (LeanEnd::Client, String::new()),
-                Ok(_) => {}
-                // TLS without `close_notify`: frames mark where messages end.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return (LeanEnd::Client, String::new());
-                }
-                Err(error) => return (LeanEnd::Broken, format!("read: {error}")),
-            }
+    async fn connection(
+        self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        counted: Self::Permit,
+        draining: watch::Receiver<bool>,
+    ) {
+        let permit = counted.as_ref().map(|counted| &counted.permit);
+        let (end, details) = match self.acceptor.tls() {
+            None => self.serve_one(stream, peer, Vec::new(), permit, draining).await,
+            // Boxed: plain connections need no room for TLS.
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, permit, draining)).await,
+        };
+        self.games.counts().lean_ended(end);
+        let reason = end.name();
+        if matches!(end, LeanEnd::Client | LeanEnd::Stopping) {
+            tracing::debug!(%peer, reason, details, "a lean connection was closed");
+        } else {
+            tracing::info!(%peer, reason, details, "a lean connection was closed");
         }
     }
 
-    async fn part<S>(&self, stream: &mut S, session: &mut Session, code: FaultCode, text: &'static str) -> End
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        session.end(Fault::new(code, text));
-        self.write(stream, session).await.err().unwrap_or_else(|| (code.end(), text.to_owned()))
+    fn cannot_accept(&self, error: &io::Error) {
+        self.acceptor.cannot_accept(error);
     }
+}
 
-    async fn write<S: AsyncWrite + Unpin>(&self, stream: &mut S, session: &mut Session) -> Result<(), End> {
-        if session.output().is_empty() {
-            return Ok(());
+/// Checks a session's token, and passes its credential on.
+fn admission(
+    challenge: Challenge,
+    permit: &Permit,
+    shown: oneshot::Sender<Option<Admitted>>,
+) -> impl FnOnce(Option<&[u8]>) -> Result<(), String> + Send + 'static {
+    let known = permit.known();
+    move |token| match challenge.admit(token) {
+        Ok(admitted) => {
+            known.store(admitted.is_some(), Relaxed);
+            // The connection waits for it; sending fails only if that has ended.
+            drop(shown.send(admitted));
+            Ok(())
         }
-        let broken = |error| (LeanEnd::Broken, format!("write: {error}"));
-        let unread = |_| (LeanEnd::Unread, "the client does not read".to_owned());
-        while !session.output().is_empty() {
-            match timeout(self.limits.write_timeout, stream.write(session.output())).await.map_err(unread)? {
-                Ok(0) => return Err((LeanEnd::Broken, "the client takes nothing more".to_owned())),
-                Ok(count) => session.advance(count),
-                Err(error) => return Err(broken(error)),
-            }
-        }
-        // TLS holds back partial records.
-        timeout(self.limits.write_timeout, stream.flush()).await.map_err(unread)?.map_err(broken)
+        Err(Denied::Missing) => Err("send a token of the scope play in a TOKEN frame before the HELLO".to_owned()),
+        Err(denied) => Err(challenge.error_text(&denied)),
     }
 }
 
 /// Completes when the credential is revoked.
-async fn revoked(admitted: oneshot::Receiver<Option<Admitted>>) {
+async fn until_revoked(admitted: Option<oneshot::Receiver<Option<Admitted>>>) {
+    let Some(admitted) = admitted else { return std::future::pending().await };
     match admitted.await {
         Ok(Some(admitted)) => admitted.revoked().await,
         Ok(None) | Err(_) => std::future::pending().await,
     }
 }
 
-/// Waits until the server drains or is gone.
-async fn told(draining: &mut watch::Receiver<bool>) {
-    drop(draining.wait_for(|draining| *draining).await);
+/// A connection with its session.
+struct Connection<'a, S> {
+    server: &'a Server,
+    stream: S,
+    session: Session,
+    input: Input,
+    charge: Charge,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+    /// Runs the connection to its end; `Ok` if it must be cut because it holds too much memory.
+    async fn run(&mut self, permit: &Permit, mut draining: watch::Receiver<bool>) -> Result<(), End> {
+        let Server { games, limits, drain, .. } = self.server;
+        let mut idle_at = Instant::now() + limits.idle;
+        let (mut is_draining, mut is_leaving) = (false, false);
+        loop {
+            let mut rest = self.input.bytes();
+            let before = rest.len();
+            let received = self.session.receive(&mut rest);
+            if rest.len() < before {
+                idle_at = Instant::now() + limits.idle;
+            }
+            let taken = before - rest.len();
+            self.input.consume(taken);
+            games.counts().lean_handled(self.session.take_messages());
+            let ended = self.session.take_games_ended();
+            if self.write().await?.is_none() {
+                return Ok(());
+            }
+            if ended > 0 {
+                games.note_ended(ended);
+            }
+            received.map_err(|fault| (fault.code.end(), fault.to_string()))?;
+            is_draining |= *draining.borrow();
+            if is_draining && self.session.is_between_games() {
+                return Err(self.end(FaultCode::Stopping, "the server stops").await);
+            }
+            if is_leaving && self.session.is_between_games() {
+                return Err(self.end(FaultCode::Limit, REPLACED).await);
+            }
+            permit.set_busy(!self.session.is_between_games());
+            // Frames that came while output was waiting are still there.
+            if taken > 0 && !self.input.is_empty() {
+                continue;
+            }
+            let held_bytes = self.held_bytes();
+            let read = tokio::select! {
+                biased;
+                read = self.charge.unless_cut(held_bytes, self.input.read(&mut self.stream)) => read,
+                () = tokio::time::sleep_until(idle_at) => {
+                    return Err(self.end(FaultCode::Idle, "no frame came for too long").await);
+                }
+                () = permit.leave(), if !is_leaving => {
+                    is_leaving = true;
+                    // A silent game under way has as long as when the server stops.
+                    idle_at = idle_at.min(Instant::now() + *drain);
+                    continue;
+                }
+                () = turned_on(&mut draining), if !is_draining => {
+                    is_draining = true;
+                    continue;
+                }
+            };
+            match read {
+                None => return Ok(()),
+                Some(Ok(0)) => return Err((LeanEnd::Client, String::new())),
+                Some(Ok(_)) => {}
+                // TLS without `close_notify`: frames mark where messages end.
+                Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err((LeanEnd::Client, String::new()));
+                }
+                Some(Err(error)) => return Err((LeanEnd::Broken, format!("read: {error}"))),
+            }
+        }
+    }
+
+    /// Memory held for the client while the connection waits.
+    fn held_bytes(&self) -> usize {
+        self.input.held_bytes() + self.session.held_bytes()
+    }
+
+    /// Ends the connection with an error for its client.
+    async fn end(&mut self, code: FaultCode, text: &'static str) -> End {
+        self.session.end(Fault::new(code, text));
+        self.write().await.err().unwrap_or_else(|| (code.end(), text.to_owned()))
+    }
+
+    /// Writes the session's output; `None` if the connection must be cut meanwhile.
+    async fn write(&mut self) -> Result<Option<()>, End> {
+        if self.session.output().is_empty() {
+            return Ok(Some(()));
+        }
+        let allowed = self.server.limits.write_timeout;
+        let broken = |error| (LeanEnd::Broken, format!("write: {error}"));
+        let unread = |_| (LeanEnd::Unread, "the client does not read".to_owned());
+        let held_bytes = self.held_bytes();
+        while !self.session.output().is_empty() {
+            let write = timeout(allowed, self.stream.write(self.session.output()));
+            let Some(written) = self.charge.unless_cut(held_bytes, write).await else { return Ok(None) };
+            match written.map_err(unread)? {
+                Ok(0) => return Err((LeanEnd::Broken, "the client takes nothing more".to_owned())),
+                Ok(count) => self.session.advance(count),
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        // TLS holds back partial records.
+        timeout(allowed, self.stream.flush()).await.map_err(unread)?.map_err(broken).map(Some)
+    }
 }
 
 /// Bytes read that do not form a complete frame yet.
@@ -368,6 +338,11 @@ impl Input {
 
     fn is_empty(&self) -> bool {
         self.start == self.end
+    }
+
+    /// Memory held while a read waits: an empty buffer is given back then.
+    fn held_bytes(&self) -> usize {
+        if self.is_empty() { 0 } else { self.buffer.capacity() }
     }
 
     fn consume(&mut self, count: usize) {
@@ -417,16 +392,16 @@ impl Input {
     }
 }
 
-/// Permit for a connection; released on drop.
-struct Counted {
+/// Permit of a counted connection; released on drop.
+pub struct Counted {
     games: Games,
-    place: Place,
+    permit: Permit,
 }
 
 impl Counted {
-    fn new(games: &Games, place: Place) -> Self {
+    fn new(games: &Games, permit: Permit) -> Self {
         games.counts().lean_came();
-        Self { games: games.clone(), place }
+        Self { games: games.clone(), permit }
     }
 }
 

@@ -1,9 +1,11 @@
 //! The lean protocol on sockets: slow, silent and excess clients, and the server's shutdown.
 
+use std::future::pending;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use quire_rpc::server::Memory;
 use rpcgame::driver::{Input, Options, Pair, Transport, play};
 use rpcgame::lean::{
     Connection, Fault, FaultCode, Hello, Keep, Limits, Server, Session, SessionLimits, TableLimits, VERSION,
@@ -211,6 +213,35 @@ async fn a_server_that_stops_lets_the_game_end_and_tells_the_others() {
     let mut end = Vec::new();
     playing.read_to_end(&mut end).unwrap();
     assert_eq!(end[4], 0x83, "the sums come before the end");
-    serving.await.unwrap().unwrap();
+    serving.await.unwrap();
     assert_eq!(*games.ended().borrow(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unfinished_frames_are_charged_and_the_largest_connection_is_cut() {
+    let memory = Memory::new(3 << 20, usize::MAX);
+    let games = Games::new(GameLimits::default());
+    let server = Server::new(games, Limits::default(), PATIENCE).charged_to(memory.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { server.serve(listener, Vec::new(), pending()).await });
+    let begin = |bytes: usize| {
+        let mut stream = connect(address);
+        say(&mut stream, &mut hello());
+        let head = [&2_000_000_u32.to_le_bytes()[..], &[2]].concat();
+        stream.write_all(&[head, vec![0; bytes]].concat()).unwrap();
+        stream
+    };
+    let small = begin(100_000);
+    wait_for("its charge", || memory.buffers() > 100_000).await;
+    let large = begin(1_500_000);
+    wait_for("its charge", || memory.buffers() > 1_500_000).await;
+    let medium = begin(600_000);
+    let mut end = Vec::new();
+    { large }.read_to_end(&mut end).unwrap();
+    let text = String::from_utf8_lossy(&end);
+    assert!(text.contains("limits.buffer_bytes"), "{text}");
+    wait_for("the others' charge", || (600_000..2 << 20).contains(&memory.buffers())).await;
+    drop((small, medium));
+    wait_for("no charge", || memory.buffers() == 0).await;
 }

@@ -1,9 +1,9 @@
-//! Places for the connections of a port, which one client may take all. When none is free, one connection makes room
-//! for a newcomer: idle before busy, without a credential before with one, of the client with most connections, and of
-//! those the one that has been silent longest.
+//! Permits for the connections of a listener, of which one client may hold all. When none is free, one connection makes
+//! room for a newcomer: idle before busy, without a credential before with one, of the client with most connections, and
+//! of those the one that has been silent longest.
 //!
-//! A connection that makes room gives its place up at once and is drained. Until it ends it takes one of a few extra
-//! places, as do connections that are only refused.
+//! A connection that makes room releases its permit at once and is drained. Until it ends it holds one of a few extra
+//! permits, as do connections that are only refused.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,26 +19,27 @@ use tokio::time::Instant;
 
 use super::shares::Client;
 
-/// The places of a port; clones share them.
+/// The permits of a listener; clones share them.
 #[derive(Clone)]
-pub struct Places(Arc<Port>);
+pub struct Permits(Arc<Inner>);
 
-struct Port {
-    most: usize,
-    more: usize,
+struct Inner {
+    connections_max: usize,
+    /// Extra permits.
+    extra_max: usize,
     asks_callers: bool,
     opened_at: Instant,
     table: Mutex<Table>,
-    /// A place was released.
+    /// A permit was released.
     freed: Notify,
-    /// A connection waits for a place.
+    /// A connection waits for a permit.
     crowded: Notify,
 }
 
 #[derive(Default)]
 struct Table {
     served: usize,
-    /// Connections in extra places: refused or leaving.
+    /// Connections in extra permits: refused or leaving.
     others: usize,
     next: u64,
     /// Served connections, by number.
@@ -47,7 +48,8 @@ struct Table {
 }
 
 /// A connection's state that decides who makes room.
-pub(super) struct Standing {
+#[derive(Debug)]
+pub struct Standing {
     client: Client,
     /// Number of the client's connections.
     held: Arc<AtomicUsize>,
@@ -82,15 +84,15 @@ impl Table {
     }
 
     /// The connection that makes room for one of `client`.
-    fn spared(&self, client: &Client, port: &Port) -> Option<u64> {
+    fn spared(&self, client: &Client, inner: &Inner) -> Option<u64> {
         let own = self.held.get(client).map_or(0, |held| held.load(Relaxed));
         let candidates = self.connections.iter().filter_map(|(number, standing)| {
             let (is_busy, is_known) = (standing.is_busy.load(Relaxed), standing.is_known.load(Relaxed));
             let held = standing.held.load(Relaxed);
             // A client that still has as many as the newcomer afterwards gives way; its connections that are busy or
-            // have a credential, only above three quarters of all places.
-            let is_larger = held > own + 1 && (!(is_busy || is_known) || held > port.most / 4 * 3);
-            let is_stranger = port.asks_callers && !is_busy && !is_known;
+            // have a credential, only above three quarters of all permits.
+            let is_larger = held > own + 1 && (!(is_busy || is_known) || held > inner.connections_max / 4 * 3);
+            let is_stranger = inner.asks_callers && !is_busy && !is_known;
             let active_ms = standing.active_ms.load(Relaxed);
             (is_larger || is_stranger).then_some(((is_busy, is_known, Reverse(held), active_ms), *number))
         });
@@ -98,26 +100,34 @@ impl Table {
     }
 }
 
-impl Places {
-    /// Creates `most` places, and `more` for connections that are refused or leave. If `asks_callers`, an idle
+impl Permits {
+    /// Creates `connections_max` permits, and `extra_max` for connections that are refused or leave. If `asks_callers`, an idle
     /// connection without a credential makes room for any newcomer, otherwise only for one of a client with fewer
     /// connections.
-    pub fn new(most: usize, more: usize, asks_callers: bool) -> Self {
+    pub fn new(connections_max: usize, extra_max: usize, asks_callers: bool) -> Self {
         let (table, freed, crowded) = Default::default();
         let opened_at = Instant::now();
-        Self(Arc::new(Port { most, more: more.max(1), asks_callers, opened_at, table, freed, crowded }))
+        Self(Arc::new(Inner {
+            connections_max,
+            extra_max: extra_max.max(1),
+            asks_callers,
+            opened_at,
+            table,
+            freed,
+            crowded,
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection of this client; `None` if all are taken and no connection makes room.
-    pub fn take(&self, client: &Client) -> Option<Place> {
+    /// A permit for a connection of this client; `None` if all are taken and no connection makes room.
+    pub fn take(&self, client: &Client) -> Option<Permit> {
         let mut table = self.lock();
         let mut instead_of = None;
-        if table.served >= self.0.most {
-            if table.others >= self.0.more {
+        if table.served >= self.0.connections_max {
+            if table.others >= self.0.extra_max {
                 return None;
             }
             let leaving = table.spared(client, &self.0).and_then(|number| table.remove(number))?;
@@ -127,18 +137,30 @@ impl Places {
             instead_of = Some(leaving.client.clone());
         }
         let (number, standing) = table.serve(client, self.0.opened_at);
-        Some(Place { places: self.clone(), number: Some(number), standing, instead_of })
+        Some(Permit { permits: self.clone(), number: Some(number), standing, instead_of })
     }
 
-    /// A place for a connection that is only refused; `None` if those are taken, too.
-    pub(super) fn take_to_refuse(&self, client: &Client) -> Option<Place> {
+    /// Waits for a permit, or for an extra one for a connection that is only refused. Connections that wait cost the
+    /// server nothing if the accept loop waits here: the system queues them.
+    pub async fn wait(&self, client: &Client) -> Permit {
+        loop {
+            let freed = self.0.freed.notified();
+            if let Some(permit) = self.take(client).or_else(|| self.take_extra(client)) {
+                return permit;
+            }
+            self.0.crowded.notify_one();
+            freed.await;
+        }
+    }
+
+    fn take_extra(&self, client: &Client) -> Option<Permit> {
         let mut table = self.lock();
-        if table.others >= self.0.more {
+        if table.others >= self.0.extra_max {
             return None;
         }
         table.others += 1;
         let standing = Arc::new(Standing::new(client.clone(), Arc::default(), self.0.opened_at));
-        Some(Place { places: self.clone(), number: None, standing, instead_of: None })
+        Some(Permit { permits: self.clone(), number: None, standing, instead_of: None })
     }
 
     /// Number of served connections.
@@ -146,31 +168,28 @@ impl Places {
         self.lock().served
     }
 
-    pub(super) fn freed(&self) -> &Notify {
-        &self.0.freed
-    }
-
-    pub(super) fn crowded(&self) -> &Notify {
-        &self.0.crowded
+    /// Completes when another connection waits for a permit.
+    pub async fn crowded(&self) {
+        self.0.crowded.notified().await;
     }
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Places({} of {} are taken)", self.taken(), self.0.most)
+        write!(f, "Permits({} of {} are taken)", self.taken(), self.0.connections_max)
     }
 }
 
-/// A connection's place, released on drop.
-pub struct Place {
-    places: Places,
+/// A connection's permit, released on drop.
+pub struct Permit {
+    permits: Permits,
     /// `None` for a connection that is refused.
     number: Option<u64>,
     standing: Arc<Standing>,
     instead_of: Option<Client>,
 }
 
-impl Place {
+impl Permit {
     /// Client of the connection that made room, if one had to.
     pub fn instead_of(&self) -> Option<&Client> {
         self.instead_of.as_ref()
@@ -196,29 +215,31 @@ impl Place {
         poll_fn(|cx| self.poll_leave(cx)).await;
     }
 
-    pub(super) fn is_refused(&self) -> bool {
+    /// True for an extra permit: the connection is only refused.
+    pub fn is_refused(&self) -> bool {
         self.number.is_none()
     }
 
-    pub(super) fn standing(&self) -> &Arc<Standing> {
+    /// State that decides who makes room.
+    pub fn standing(&self) -> &Arc<Standing> {
         &self.standing
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place of {}", self.standing.client)
+        write!(f, "Permit of {}", self.standing.client)
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut table = self.places.lock();
+        let mut table = self.permits.lock();
         if self.number.and_then(|number| table.remove(number)).is_none() {
             table.others -= 1;
         }
         drop(table);
-        self.places.0.freed.notify_one();
+        self.permits.0.freed.notify_one();
     }
 }
 
@@ -231,20 +252,24 @@ impl Standing {
 
     /// Sets whether something is under way on the connection now.
     #[inline]
-    pub(super) fn note(&self, is_busy: bool, now: Instant) {
+    pub fn note(&self, is_busy: bool, now: Instant) {
         self.is_busy.store(is_busy, Relaxed);
         self.active_ms.store(milliseconds(self.opened_at, now), Relaxed);
     }
 
-    pub(super) fn known(&self) -> Arc<AtomicBool> {
+    fn known(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_known)
     }
 
-    pub(super) fn is_leaving(&self) -> bool {
+    /// True once the connection must leave.
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
         self.is_leaving.load(Relaxed)
     }
 
-    pub(super) fn poll_leave(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the connection must leave.
+    #[inline]
+    pub fn poll_leave(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.task.register(cx.waker());
         if self.is_leaving() { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -262,80 +287,80 @@ mod tests {
         Client::at(Some([10, 0, 0, last].into()))
     }
 
-    fn take(places: &Places, last: u8, count: usize) -> Vec<Place> {
-        (0..count).map(|_| places.take(&client(last)).expect("a place")).collect()
+    fn take(permits: &Permits, last: u8, count: usize) -> Vec<Permit> {
+        (0..count).map(|_| permits.take(&client(last)).expect("a permit")).collect()
     }
 
-    fn leaving(held: &[Place]) -> Vec<usize> {
-        (0..held.len()).filter(|place| held[*place].standing.is_leaving()).collect()
+    fn leaving(held: &[Permit]) -> Vec<usize> {
+        (0..held.len()).filter(|permit| held[*permit].standing.is_leaving()).collect()
     }
 
     /// Connections that are served, others, and clients.
-    fn counts(places: &Places) -> (usize, usize, usize) {
-        let table = places.lock();
+    fn counts(permits: &Permits) -> (usize, usize, usize) {
+        let table = permits.lock();
         (table.served, table.others, table.held.len())
     }
 
     #[test]
-    fn one_client_has_all_places_until_another_comes() {
-        let places = Places::new(8, 100, false);
-        let mut first = take(&places, 1, 8);
-        assert!(places.take(&client(1)).is_none(), "there are no more, and none for its own sake");
+    fn one_client_has_all_permits_until_another_comes() {
+        let permits = Permits::new(8, 100, false);
+        let mut first = take(&permits, 1, 8);
+        assert!(permits.take(&client(1)).is_none(), "there are no more, and none for its own sake");
         first[0].set_busy(true);
         first[1].known().store(true, Relaxed);
-        let second = take(&places, 2, 4);
-        assert_eq!((leaving(&first), places.taken()), (vec![2, 3, 4, 5], 8));
+        let second = take(&permits, 2, 4);
+        assert_eq!((leaving(&first), permits.taken()), (vec![2, 3, 4, 5], 8));
         assert_eq!(second[0].instead_of(), Some(&client(1)));
-        assert!(places.take(&client(2)).is_none(), "each has its half");
+        assert!(permits.take(&client(2)).is_none(), "each has its half");
         first.truncate(2);
         drop(second);
-        assert_eq!(counts(&places), (2, 0, 1));
+        assert_eq!(counts(&permits), (2, 0, 1));
         drop(first);
-        assert_eq!(counts(&places), (0, 0, 0));
+        assert_eq!(counts(&permits), (0, 0, 0));
     }
 
     #[test]
     fn a_client_with_calls_under_way_gives_way_above_three_quarters_and_not_below() {
-        let places = Places::new(8, 100, true);
-        let first = take(&places, 1, 8);
-        for place in &first {
-            place.set_busy(true);
+        let permits = Permits::new(8, 100, true);
+        let first = take(&permits, 1, 8);
+        for permit in &first {
+            permit.set_busy(true);
         }
-        for place in &first[..7] {
-            place.known().store(true, Relaxed);
+        for permit in &first[..7] {
+            permit.known().store(true, Relaxed);
         }
         let second = [(); 2].map(|()| {
-            let place = places.take(&client(2)).expect("a place");
-            place.known().store(true, Relaxed);
-            place
+            let permit = permits.take(&client(2)).expect("a permit");
+            permit.known().store(true, Relaxed);
+            permit
         });
         assert_eq!(leaving(&first)[1], 7, "those of whom nothing is known come first");
-        assert!(places.take(&client(3)).is_none());
+        assert!(permits.take(&client(3)).is_none());
         drop(second);
     }
 
     #[test]
     fn where_callers_have_credentials_a_stranger_makes_room_for_any_newcomer() {
-        let places = Places::new(4, 2, true);
-        let strangers = take(&places, 1, 4);
-        let next = take(&places, 1, 2);
+        let permits = Permits::new(4, 2, true);
+        let strangers = take(&permits, 1, 4);
+        let next = take(&permits, 1, 2);
         assert_eq!(leaving(&strangers).len(), 2);
-        assert!(places.take(&client(1)).is_none(), "no more may be leaving at once");
-        assert!(places.take_to_refuse(&client(1)).is_none());
+        assert!(permits.take(&client(1)).is_none(), "no more may be leaving at once");
+        assert!(permits.take_extra(&client(1)).is_none());
         drop(strangers);
-        assert_eq!(places.taken(), 2);
+        assert_eq!(permits.taken(), 2);
         drop(next);
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_a_clients_connections_the_one_that_was_silent_longest_leaves() {
-        let places = Places::new(3, 100, true);
-        let held = take(&places, 1, 3);
-        for place in [1, 0, 2] {
+        let permits = Permits::new(3, 100, true);
+        let held = take(&permits, 1, 3);
+        for permit in [1, 0, 2] {
             tokio::time::advance(std::time::Duration::from_millis(5)).await;
-            held[place].set_busy(false);
+            held[permit].set_busy(false);
         }
-        let newcomer = take(&places, 2, 1);
+        let newcomer = take(&permits, 2, 1);
         assert_eq!(leaving(&held), [1]);
         tokio::join!(held[1].leave(), async { drop(newcomer) });
     }

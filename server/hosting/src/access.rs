@@ -1,16 +1,20 @@
-//! Credentials of callers: a file of tokens and certificates, and the token of `admin.token`. No secret is stored:
-//! tokens are long random numbers, of which the file and the server hold SHA-256 sums.
+//! Who may call: scopes, the credentials that have them, and the requirements of each port. Credentials are a file of
+//! tokens and certificates, and the token of `admin.token`. No secret is stored: tokens are long random numbers, of
+//! which the file and the server hold SHA-256 sums.
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
+    fmt::{self, Write as _},
     hash::Hash,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
-    time::Instant,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+use quire_net::Client;
+use quire_rpc::Peer;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use x509_cert::{
@@ -18,8 +22,176 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
-use super::{guesses::Guesses, scope::Scope};
 use crate::files;
+
+/// A part of the server that callers are admitted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Searches and purchases.
+    Shop,
+    /// The key-value service.
+    Kv,
+    /// Queries of records.
+    Records,
+    /// The RPC game.
+    Play,
+    /// Tasks.
+    Tasks,
+    /// The page `/metrics`.
+    Metrics,
+    /// Operator actions of every service.
+    Admin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 7] =
+        [Self::Shop, Self::Kv, Self::Records, Self::Play, Self::Tasks, Self::Metrics, Self::Admin];
+
+    /// Its name in files and flags.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shop => "shop",
+            Self::Kv => "kv",
+            Self::Records => "records",
+            Self::Play => "play",
+            Self::Tasks => "tasks",
+            Self::Metrics => "metrics",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The setting that opens the scope to everyone; `None` if it cannot be opened.
+    pub const fn open_setting(self) -> Option<&'static str> {
+        match self {
+            Self::Shop => Some("shop.open"),
+            Self::Kv => Some("kv.open"),
+            Self::Records => Some("records.open"),
+            Self::Play => Some("rpcgame.open"),
+            Self::Tasks => Some("tasks.open"),
+            Self::Metrics => Some("metrics.open"),
+            Self::Admin => None,
+        }
+    }
+
+    /// Parses names separated by commas; the error is the unknown name.
+    pub fn list(text: &str) -> Result<Vec<Self>, &str> {
+        let named = |name: &str| Self::ALL.into_iter().find(|scope| scope.name() == name);
+        text.split(',').map(str::trim).map(|name| named(name).ok_or(name)).collect()
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The credentials, and the scopes that need none.
+#[derive(Clone, Debug, Default)]
+pub struct AuthPolicy {
+    credentials: Arc<Credentials>,
+    open: Arc<[Scope]>,
+}
+
+impl AuthPolicy {
+    /// `open` are the scopes that need no credential anywhere.
+    pub fn new(credentials: Arc<Credentials>, open: Vec<Scope>) -> Self {
+        Self { credentials, open: open.into() }
+    }
+
+    /// The authenticator of a port for `scope`, or for a part without a scope.
+    pub fn authenticator(&self, scope: Option<Scope>, address: SocketAddr) -> Authenticator {
+        let is_open = scope.is_some_and(|scope| self.open.contains(&scope));
+        let has_operator = scope == Some(Scope::Admin) && self.credentials.has_operator();
+        let is_shut = !address.ip().is_loopback() || self.credentials.has_file() || has_operator;
+        Authenticator { credentials: Arc::clone(&self.credentials), scope, is_required: is_shut && !is_open }
+    }
+
+    /// Reads the file of credentials again. Blocks.
+    pub fn reload(&self) {
+        self.credentials.reload();
+    }
+}
+
+/// A caller that must show a credential before its first request.
+#[derive(Clone, Debug)]
+pub struct Challenge {
+    authenticator: Authenticator,
+    peer: Peer,
+}
+
+impl Challenge {
+    /// The caller's credential.
+    pub fn admit(&self, token: Option<&[u8]>) -> Result<Option<Admitted>, Denied> {
+        self.authenticator.admit(token, &self.peer)
+    }
+
+    /// Error text for a denied caller.
+    pub fn error_text(&self, denied: &Denied) -> String {
+        self.authenticator.error_text(denied)
+    }
+}
+
+/// Admits or denies callers.
+#[derive(Clone, Debug)]
+pub struct Authenticator {
+    credentials: Arc<Credentials>,
+    scope: Option<Scope>,
+    is_required: bool,
+}
+
+impl Authenticator {
+    /// True if callers need a credential.
+    pub fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    /// The challenge for a connection from this address, with these certificates.
+    pub fn challenge(&self, address: Option<SocketAddr>, certificates: Vec<Bytes>) -> Challenge {
+        let mut peer = Peer::default();
+        (peer.address, peer.certificates) = (address, certificates);
+        Challenge { authenticator: self.clone(), peer }
+    }
+
+    /// The scope they need.
+    pub fn scope(&self) -> Option<Scope> {
+        self.scope
+    }
+
+    /// The caller's credential; `None` if none is asked for.
+    pub fn admit(&self, token: Option<&[u8]>, peer: &Peer) -> Result<Option<Admitted>, Denied> {
+        if !self.is_required {
+            return Ok(None);
+        }
+        let certificate = peer.certificates.first().map(|der| &der[..]);
+        let address = peer.address.map(|address| address.ip());
+        self.credentials.admit(self.scope, token, certificate, address).map(Some)
+    }
+
+    /// Error text for a denied caller.
+    pub fn error_text(&self, denied: &Denied) -> String {
+        let scope = self.scope.map_or("any", Scope::name);
+        match denied {
+            Denied::Off if self.scope == Some(Scope::Admin) => {
+                "operator actions are off while the server listens beyond loopback without a token; set admin.token"
+                    .to_owned()
+            }
+            Denied::Off => "this is off while the server listens beyond loopback without server.tokens".to_owned(),
+            Denied::Missing => format!("send a token of the scope {scope} as 'authorization: Bearer TOKEN'"),
+            Denied::Wrong => {
+                format!(
+                    "the credential is not known; send a token of the scope {scope} as 'authorization: Bearer TOKEN'"
+                )
+            }
+            Denied::Guessing => {
+                "the credential is not known, like too many from this address; try again in a minute, with one that is"
+                    .to_owned()
+            }
+            Denied::Scope(name) => format!("the credential {name} does not have the scope {scope}"),
+        }
+    }
+}
 
 /// Maximum size of a file of credentials.
 const FILE_BYTES_MAX: usize = 16 << 20;
@@ -81,14 +253,14 @@ impl Admitted {
 type Sum = [u8; 32];
 
 #[derive(Debug, Default)]
-struct Known {
+struct Holders {
     /// By the token's sum: the look-up time reveals nothing, because finding an entry requires the token itself.
     tokens: HashMap<Sum, Arc<Holder>>,
     /// By a subject alternative name of the certificate.
     certificates: HashMap<String, Arc<Holder>>,
 }
 
-impl Known {
+impl Holders {
     /// Keeps the holders of `before` whose lines are unchanged, and revokes the others.
     fn succeed(&mut self, before: Self) {
         succeed(&mut self.tokens, before.tokens);
@@ -113,10 +285,10 @@ fn succeed<P: Eq + Hash>(now: &mut HashMap<P, Arc<Holder>>, before: HashMap<P, A
 #[derive(Debug, Default)]
 pub struct Credentials {
     file: Option<PathBuf>,
-    known: RwLock<Known>,
+    known: RwLock<Holders>,
     /// Sum and holder of `admin.token`, which a person may have made up.
     operator: Option<(Sum, Arc<Holder>)>,
-    guesses: Guesses,
+    rate_limit: RateLimit,
 }
 
 impl Credentials {
@@ -124,7 +296,7 @@ impl Credentials {
     pub fn open(file: Option<PathBuf>, admin_token: Option<&str>) -> Result<Self, TokensError> {
         let known = file.as_deref().map(read).transpose()?.unwrap_or_default();
         let operator = admin_token.map(|token| (sum(token.as_bytes()), Holder::new("admin.token", vec![Scope::Admin])));
-        Ok(Self { file, known: RwLock::new(known), operator, guesses: Guesses::default() })
+        Ok(Self { file, known: RwLock::new(known), operator, rate_limit: RateLimit::default() })
     }
 
     /// Reads the file again, and ends what revoked credentials have opened. Keeps the last credentials if the file
@@ -143,17 +315,17 @@ impl Credentials {
     }
 
     /// True if there is a file.
-    pub(super) fn has_file(&self) -> bool {
+    fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
     /// True if `admin.token` is set.
-    pub(super) fn has_operator(&self) -> bool {
+    fn has_operator(&self) -> bool {
         self.operator.is_some()
     }
 
     /// The caller's credential, if it has `scope`; with `None` any credential does.
-    pub(super) fn admit(
+    fn admit(
         &self,
         scope: Option<Scope>,
         token: Option<&[u8]>,
@@ -184,7 +356,7 @@ impl Credentials {
 
     /// Counts a wrong token and denies its caller. Right tokens from the address do not come here.
     fn wrong(&self, address: Option<IpAddr>) -> Denied {
-        let is_slowed = self.guesses.is_too_many(address, Instant::now());
+        let is_slowed = self.rate_limit.is_exceeded(address, Instant::now());
         tracing::warn!(address = address.map(tracing::field::display), is_slowed, "a wrong token was sent");
         if is_slowed { Denied::Guessing } else { Denied::Wrong }
     }
@@ -224,13 +396,13 @@ fn unread(file: &Path, error: &std::io::Error) -> TokensError {
     TokensError(format!("server.tokens: {} cannot be read: {error}", file.display()))
 }
 
-fn read(file: &Path) -> Result<Known, TokensError> {
+fn read(file: &Path) -> Result<Holders, TokensError> {
     let wrong = |why: String| TokensError(format!("server.tokens: {} {why}", file.display()));
     let bytes = files::read(file, FILE_BYTES_MAX).map_err(|error| unread(file, &error))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("cannot be read: it is not UTF-8".to_owned()))?;
     let is_ended = text.ends_with('\n');
     let last = text.lines().count();
-    let mut known = Known::default();
+    let mut known = Holders::default();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -281,11 +453,92 @@ fn unhex(digits: &str) -> Option<Sum> {
     Some(sum)
 }
 
+/// Wrong tokens at once; then one per [`PAUSE`].
+const BURST: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+/// Time in which an empty bucket is full again.
+const REFILL: Duration = Duration::from_secs(BURST as u64 * PAUSE.as_secs());
+
+/// Most addresses with a count of their own; further ones share one.
+const ADDRESSES_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: u32,
+    at: Instant,
+}
+
+impl Bucket {
+    const fn full(now: Instant) -> Self {
+        Self { left: BURST, at: now }
+    }
+
+    fn refilled(self, now: Instant) -> Self {
+        let pauses = now.duration_since(self.at).as_secs() / PAUSE.as_secs();
+        let pauses = u32::try_from(pauses).unwrap_or(BURST);
+        let left = self.left.saturating_add(pauses).min(BURST);
+        Self { left, at: if left == BURST { now } else { self.at + PAUSE * pauses } }
+    }
+}
+
+/// Token buckets by address. Two generations: the older one is dropped once every bucket in it is full again, so that
+/// forgetting an address costs no search.
+#[derive(Debug, Default)]
+struct RateLimit(Mutex<Buckets>);
+
+#[derive(Debug, Default)]
+struct Buckets {
+    /// Addresses with a wrong token since the last turn.
+    recent: HashMap<Option<IpAddr>, Bucket>,
+    /// Further addresses with one between the last two turns.
+    earlier: HashMap<Option<IpAddr>, Bucket>,
+    turned_at: Option<Instant>,
+}
+
+impl Buckets {
+    /// Forgets the addresses that have been quiet for long enough to have a full bucket.
+    fn turn(&mut self, now: Instant) {
+        let passed = now.duration_since(*self.turned_at.get_or_insert(now));
+        if passed >= REFILL {
+            self.earlier = std::mem::take(&mut self.recent);
+            self.turned_at = Some(now);
+        }
+        if passed >= 2 * REFILL {
+            self.earlier.clear();
+        }
+    }
+
+    /// The address's bucket, or the one that further addresses share.
+    fn of(&mut self, address: Option<IpAddr>, now: Instant) -> &mut Bucket {
+        let mut key = address.map(Client::network);
+        let mut known = self.earlier.remove(&key);
+        let is_full = self.recent.len() + self.earlier.len() >= ADDRESSES_MAX;
+        if is_full && known.is_none() && !self.recent.contains_key(&key) {
+            key = None;
+            known = self.earlier.remove(&key);
+        }
+        self.recent.entry(key).or_insert_with(|| known.unwrap_or(Bucket::full(now)))
+    }
+}
+
+impl RateLimit {
+    /// Counts a wrong token of this address; true if there were too many.
+    fn is_exceeded(&self, address: Option<IpAddr>, now: Instant) -> bool {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.turn(now);
+        let bucket = buckets.of(address, now);
+        *bucket = bucket.refilled(now);
+        let is_empty = bucket.left == 0;
+        bucket.left = bucket.left.saturating_sub(1);
+        is_empty
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};
 
-    use super::{Credentials, Denied, Scope, hashed};
+    use super::*;
 
     fn known(text: &str, operator: Option<&str>) -> Result<Credentials, String> {
         let folder = std::env::temp_dir().join(format!("quire-tokens-{}-{}", std::process::id(), text.len()));
@@ -358,5 +611,53 @@ mod tests {
         known.reload();
         assert_eq!(seen(), [false, true, true]);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn an_address_that_limit_is_found_and_others_are_not() {
+        let (limit, now) = (RateLimit::default(), Instant::now());
+        let (bad, good): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        for _ in 0..BURST {
+            assert!(!limit.is_exceeded(Some(bad), now));
+        }
+        assert!(limit.is_exceeded(Some(bad), now) && !limit.is_exceeded(Some(good), now));
+        let later = now + Duration::from_secs(1);
+        assert!(!limit.is_exceeded(Some(bad), later) && limit.is_exceeded(Some(bad), later));
+        assert!(!limit.is_exceeded(Some(bad), later + Duration::from_mins(1)));
+    }
+
+    fn held(limit: &RateLimit) -> usize {
+        let buckets = limit.0.lock().unwrap();
+        buckets.recent.len() + buckets.earlier.len()
+    }
+
+    #[test]
+    fn an_address_is_remembered_until_its_tokens_are_back_and_no_longer() {
+        let (limit, now) = (RateLimit::default(), Instant::now());
+        let (address, at) = (|last| Some([10, 0, 0, last].into()), |seconds| now + Duration::from_secs(seconds));
+        limit.is_exceeded(address(2), at(0));
+        for _ in 0..BURST {
+            assert!(!limit.is_exceeded(address(1), at(9)));
+        }
+        assert_eq!([(); 3].map(|()| limit.is_exceeded(address(1), at(11))), [false, false, true]);
+        assert_eq!(held(&limit), 2);
+        limit.is_exceeded(address(2), at(60));
+        assert_eq!(held(&limit), 1);
+    }
+
+    #[test]
+    fn no_number_of_addresses_takes_more_memory() {
+        let (limit, now) = (RateLimit::default(), Instant::now());
+        for address in 0..20_000_u32 {
+            limit.is_exceeded(Some(IpAddr::from(address.to_be_bytes())), now);
+        }
+        assert!(held(&limit) <= ADDRESSES_MAX + 1);
+        assert!(limit.is_exceeded(Some([200, 0, 0, 1].into()), now), "the others share what is left");
+        let network = |last| Some(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
+        let limit = RateLimit::default();
+        for _ in 0..BURST {
+            limit.is_exceeded(network(1), now);
+        }
+        assert!(limit.is_exceeded(network(2), now));
     }
 }

@@ -11,8 +11,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::held::Apart;
-use crate::envelope::Request;
+/// Padding against false sharing: two cache lines, because processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Apart<T>(pub T);
 
 /// A client may take a permit while it holds fewer than this many times the free ones.
 const TIMES_FREE: usize = 3;
@@ -43,12 +45,6 @@ impl Client {
         }
     }
 
-    /// The caller: the client that an interceptor put into the extensions, else its address.
-    pub fn of<T>(request: &Request<T>) -> Self {
-        let named = request.extensions().get::<Self>().cloned();
-        named.unwrap_or_else(|| Self::at(request.remote_addr().map(|address| address.ip())))
-    }
-
     fn has_credential(&self) -> bool {
         matches!(self, Self::Credential(_))
     }
@@ -64,7 +60,7 @@ impl fmt::Display for Client {
     }
 }
 
-struct Places {
+struct Inner {
     total: usize,
     /// Permits that callers without a credential may hold together.
     open: usize,
@@ -73,7 +69,7 @@ struct Places {
     holders: Mutex<HashMap<Client, Weak<Holder>>>,
 }
 
-impl Places {
+impl Inner {
     fn lock(&self) -> MutexGuard<'_, HashMap<Client, Weak<Holder>>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +77,7 @@ impl Places {
 
 /// Permits shared by clients; clones share them, too.
 #[derive(Clone)]
-pub struct Shares(Arc<Places>);
+pub struct Shares(Arc<Inner>);
 
 impl Shares {
     /// Creates `total` permits.
@@ -92,7 +88,7 @@ impl Shares {
     /// Creates `total` permits, of which clients without a credential may hold `open` together.
     pub fn with_open(total: usize, open: usize) -> Self {
         let (taken, open_taken) = (Apart(AtomicUsize::new(0)), AtomicUsize::new(0));
-        Self(Arc::new(Places { total, open: open.min(total), taken, open_taken, holders: Mutex::default() }))
+        Self(Arc::new(Inner { total, open: open.min(total), taken, open_taken, holders: Mutex::default() }))
     }
 
     /// Takes a permit; `None` if all are taken, or if the client holds its share already.
@@ -107,18 +103,18 @@ impl Shares {
 
     /// True if any client may take a permit, however many it holds.
     #[inline]
-    pub(super) fn has_plenty(&self) -> bool {
+    fn has_plenty(&self) -> bool {
         self.taken() < self.0.open / (TIMES_FREE + 1) * TIMES_FREE
     }
 
     /// The client's holder; frequent callers should keep it.
-    pub(super) fn holder(&self, client: Client) -> Arc<Holder> {
+    fn holder(&self, client: Client) -> Arc<Holder> {
         let mut holders = self.0.lock();
         if let Some(known) = holders.get(&client).and_then(Weak::upgrade) {
             return known;
         }
-        let places = Arc::clone(&self.0);
-        let holder = Arc::new(Holder { places, client: client.clone(), held: AtomicUsize::new(0) });
+        let shares = Arc::clone(&self.0);
+        let holder = Arc::new(Holder { shares, client: client.clone(), held: AtomicUsize::new(0) });
         holders.insert(client, Arc::downgrade(&holder));
         holder
     }
@@ -131,56 +127,60 @@ impl fmt::Debug for Shares {
 }
 
 /// One client's permits.
-pub(super) struct Holder {
-    places: Arc<Places>,
+struct Holder {
+    shares: Arc<Inner>,
     client: Client,
     held: AtomicUsize,
 }
 
 impl Holder {
     /// True if the client may take a permit when `taken` are in use.
+    #[inline]
     fn may_take(&self, taken: usize) -> bool {
-        let places = &*self.places;
-        let free = places.total.saturating_sub(taken);
+        let shares = &*self.shares;
+        let free = shares.total.saturating_sub(taken);
         let free = if self.client.has_credential() {
             free
         } else {
-            free.min(places.open.saturating_sub(places.open_taken.load(Relaxed)))
+            free.min(shares.open.saturating_sub(shares.open_taken.load(Relaxed)))
         };
         self.held.load(Relaxed) < free.saturating_mul(TIMES_FREE)
     }
 
     /// True if a permit is available.
-    pub(super) fn has_room(&self) -> bool {
-        self.may_take(self.places.taken.0.load(Relaxed))
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.may_take(self.shares.taken.0.load(Relaxed))
     }
 
     fn take(self: &Arc<Self>) -> Option<Share> {
-        let taken = &self.places.taken.0;
+        let taken = &self.shares.taken.0;
         taken.fetch_update(Relaxed, Relaxed, |taken| self.may_take(taken).then_some(taken + 1)).ok()?;
         Some(self.counted())
     }
 
     /// Takes a permit even beyond the limit.
-    pub(super) fn take_anyway(self: &Arc<Self>) -> Share {
-        self.places.taken.0.fetch_add(1, Relaxed);
+    #[inline]
+    fn take_anyway(self: &Arc<Self>) -> Share {
+        self.shares.taken.0.fetch_add(1, Relaxed);
         self.counted()
     }
 
+    #[inline]
     fn counted(self: &Arc<Self>) -> Share {
         self.held.fetch_add(1, Relaxed);
         if !self.client.has_credential() {
-            self.places.open_taken.fetch_add(1, Relaxed);
+            self.shares.open_taken.fetch_add(1, Relaxed);
         }
         Share(Arc::clone(self))
     }
 }
 
 /// Permits of a waiting call: among all, and among those of its method; released on drop.
-pub(super) type CallPlaces = (Share, Option<Share>);
+pub type CallPermits = (Share, Option<Share>);
 
 /// Caller of the connection's last call, with its holder of call permits: a connection mostly has one caller.
-pub(super) struct Caller {
+pub struct Caller {
     address: Client,
     client: Client,
     /// The client is not the one at the address.
@@ -190,13 +190,13 @@ pub(super) struct Caller {
 
 impl Caller {
     /// A caller known only by address.
-    pub(super) fn new(address: Client) -> Self {
+    pub fn new(address: Client) -> Self {
         Self { client: address.clone(), address, is_named: false, holder: None }
     }
 
     /// Sets the next call's client: this one, or the one at the address.
     #[inline]
-    pub(super) fn set(&mut self, named: Option<&Client>) {
+    pub fn set(&mut self, named: Option<&Client>) {
         if named.is_some() || self.is_named {
             self.change(named);
         }
@@ -211,24 +211,27 @@ impl Caller {
         self.is_named = named.is_some();
     }
 
-    pub(super) fn client(&self) -> &Client {
+    /// The client of the next call.
+    pub fn client(&self) -> &Client {
         &self.client
     }
 
     /// The client's holder in the permits for all calls; `all` must be the same each time.
+    #[inline]
     fn part(&mut self, all: &Shares) -> &Arc<Holder> {
         self.holder.get_or_insert_with(|| all.holder(self.client.clone()))
     }
 
     /// True for an available permit among all, and among the method's own if any.
     #[inline]
-    pub(super) fn has_room(&mut self, all: &Shares, own: Option<&Shares>) -> [bool; 2] {
+    pub fn has_room(&mut self, all: &Shares, own: Option<&Shares>) -> [bool; 2] {
         let in_all = all.has_plenty() || self.part(all).has_room();
         [in_all, own.is_none_or(|own| own.holder(self.client.clone()).has_room())]
     }
 
     /// Takes the permits of a waiting call.
-    pub(super) fn take(&mut self, all: &Shares, own: Option<&Shares>) -> CallPlaces {
+    #[inline]
+    pub fn take(&mut self, all: &Shares, own: Option<&Shares>) -> CallPermits {
         let own = own.map(|own| own.holder(self.client.clone()).take_anyway());
         (self.part(all).take_anyway(), own)
     }
@@ -236,7 +239,7 @@ impl Caller {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        let mut holders = self.places.lock();
+        let mut holders = self.shares.lock();
         // The client may have a new holder meanwhile.
         if holders.get(&self.client).is_some_and(|known| known.strong_count() == 0) {
             holders.remove(&self.client);
@@ -248,13 +251,20 @@ impl Drop for Holder {
 pub struct Share(Arc<Holder>);
 
 impl Drop for Share {
+    #[inline]
     fn drop(&mut self) {
-        let Holder { places, client, held } = &*self.0;
+        let Holder { shares, client, held } = &*self.0;
         held.fetch_sub(1, Relaxed);
         if !client.has_credential() {
-            places.open_taken.fetch_sub(1, Relaxed);
+            shares.open_taken.fetch_sub(1, Relaxed);
         }
-        places.taken.0.fetch_sub(1, Relaxed);
+        shares.taken.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Caller({})", self.client)
     }
 }
 
@@ -287,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_client_leaves_is_enough_for_many_that_want_one_place_each() {
+    fn what_one_client_leaves_is_enough_for_many_that_want_one_permit_each() {
         let shares = Shares::new(64);
         let greedy = all(&shares, &client(0));
         let others: Vec<Share> = (1..100).filter_map(|number| shares.take(client(number))).collect();
@@ -295,19 +305,19 @@ mod tests {
     }
 
     #[test]
-    fn a_place_given_back_may_be_taken_by_a_client_that_holds_few() {
+    fn a_released_permit_may_be_taken_by_a_client_that_holds_few() {
         let shares = Shares::new(4);
         let (mut greedy, newcomer) = (all(&shares, &client(0)), all(&shares, &client(1)));
         assert_eq!((greedy.len(), newcomer.len()), (3, 1));
         assert!(shares.take(client(2)).is_none());
         greedy.pop();
         assert!(shares.take(client(0)).is_some(), "it holds 2, and 1 is free");
-        let _second = shares.take(client(1)).expect("a place");
+        let _second = shares.take(client(1)).expect("a permit");
         assert!(shares.take(client(0)).is_none());
     }
 
     #[test]
-    fn fewer_than_four_places_are_too_few_to_leave_one() {
+    fn fewer_than_four_permits_are_too_few_to_leave_one() {
         for total in 0..4 {
             assert_eq!(all(&Shares::new(total), &Client::Unknown).len(), total);
         }

@@ -1,0 +1,17 @@
+//! What every listener does with its connections, whatever they speak: [`accept`] distributes them over threads and
+//! drains them at the end, [`Permits`] bound their number, [`Shares`] divide other limits among clients, and
+//! [`handshake`](fn@handshake) opens TLS.
+//!
+//! Must not know any protocol above TCP and TLS.
+
+mod accept;
+mod permits;
+mod shares;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use accept::{Accept, accept, before, turned_on};
+pub use permits::{Permit, Permits, Standing};
+pub use shares::{Apart, CallPermits, Caller, Client, Share, Shares};
+#[cfg(feature = "tls")]
+pub use tls::{HandshakeError, handshake};
