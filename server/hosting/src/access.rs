@@ -536,15 +536,20 @@ impl RateLimit {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Waker};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        task::{Context, Waker},
+    };
 
     use super::*;
 
     fn known(text: &str, operator: Option<&str>) -> Result<Credentials, String> {
-        let folder = std::env::temp_dir().join(format!("quire-tokens-{}-{}", std::process::id(), text.len()));
-        std::fs::write(&folder, text).unwrap();
-        let opened = Credentials::open(Some(folder.clone()), operator).map_err(|error| error.to_string());
-        std::fs::remove_file(folder).unwrap();
+        static FILES: AtomicUsize = AtomicUsize::new(0);
+        let number = FILES.fetch_add(1, Relaxed);
+        let file = std::env::temp_dir().join(format!("quire-tokens-{}-{number}", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let opened = Credentials::open(Some(file.clone()), operator).map_err(|error| error.to_string());
+        std::fs::remove_file(file).unwrap();
         opened
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use quire_net::{Client, Permit, Permits};
-use quire_rpc::rustls::ServerConfig;
+use quire_rpc::{Code, rustls::ServerConfig};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -180,6 +180,13 @@ impl Warnings {
     pub fn made_room(&self, limit: &'static str, client: &Client) {
         if let Some(left_out) = self.due((limit, true)) {
             tracing::warn!(target: UNBOUNDED, %client, limit, left_out, "a limit is reached: the client that can best spare it makes room");
+        }
+    }
+
+    /// Logs that calls of a client ended with this code; the last one for this reason.
+    pub fn call_refused(&self, code: Code, client: &Client, reason: &str) {
+        if let Some(left_out) = self.due((code.name(), false)) {
+            tracing::warn!(target: UNBOUNDED, %client, reason, left_out, "calls of a client are refused");
         }
     }
 

@@ -141,6 +141,7 @@ impl Reply<'_> {
         }
         if let Err(status) = outcome {
             self.state.code = status.code();
+            self.templates.note_refusal(status);
         }
         let head_sent = self.state.head_sent;
         match self.state.dialect.protocol.end(outcome) {

@@ -339,6 +339,9 @@ impl Exchange {
     fn report(&mut self, code: Code) {
         if !std::mem::replace(&mut self.is_reported, true) {
             self.shared.report(self.method, code, self.started_at.elapsed(), 1);
+            if let (Some((code, reason)), Some(caller)) = (self.templates.refusal.take(), &self.caller) {
+                self.shared.observer.call_refused(caller.client(), code, &reason);
+            }
         }
     }
 }

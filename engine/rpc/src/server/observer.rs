@@ -94,6 +94,9 @@ pub trait Observer: Send + Sync {
     fn refused_client(&self, limit: Refusal, _client: &Client) {
         self.refused(limit);
     }
+    /// Calls of this client ended with [`Code::ResourceExhausted`] or [`Code::Unauthenticated`], the last one for this
+    /// reason. At most once for all calls that a connection answers together.
+    fn call_refused(&self, _client: &Client, _code: Code, _reason: &str) {}
     /// A limit was reached, and what a client has of it made room for another.
     fn made_room(&self, _limit: Refusal, _client: &Client) {}
 }

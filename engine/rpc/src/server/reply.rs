@@ -37,11 +37,20 @@ pub(crate) struct Templates {
     pub(super) text: Vec<u8>,
     /// Metadata of an answer that is sent in one piece.
     pub(super) held: Metadata,
+    /// Last refused call since the observer was called.
+    pub(super) refusal: Option<(Code, String)>,
 }
 
 impl Templates {
     pub(super) fn new(is_message_per_frame: bool) -> Self {
         Self { is_message_per_frame, ..Self::default() }
+    }
+
+    /// Keeps the reason of a call that a limit or a missing credential refused.
+    pub(super) fn note_refusal(&mut self, status: &Status) {
+        if matches!(status.code(), Code::ResourceExhausted | Code::Unauthenticated) {
+            self.refusal = Some((status.code(), status.message().to_owned()));
+        }
     }
 }
 
@@ -316,6 +325,7 @@ impl Reply<'_> {
             return;
         }
         self.state.code = status.code();
+        self.templates.note_refusal(status);
         let head_sent = std::mem::replace(&mut self.state.head_sent, true);
         self.sink.send_head(true, |put| {
             if !head_sent {

@@ -330,6 +330,9 @@ impl Calls {
         for Ended { method, code, started_at, calls } in self.ended.drain(..) {
             self.shared.report(method, code, now.saturating_duration_since(started_at), calls);
         }
+        if let Some((code, reason)) = self.templates.refusal.take() {
+            self.shared.observer.call_refused(self.caller.client(), code, &reason);
+        }
     }
 
     /// True while a call waits for something, or an answer to be taken.

@@ -110,5 +110,4 @@ fn a_rate_that_the_service_cannot_bear_is_invalid() {
     let seen = measure(&plan, &slow);
     let reasons = seen.verdict.reasons.join("; ");
     assert!(reasons.contains("the rate was not reached"), "{reasons}");
-    assert!(reasons.contains("the send lag grew"), "{reasons}");
 }

@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 
 use hosting::{Client, Warnings, metrics::Refusals};
-use quire_rpc::server::{CallReport, Observer, Refusal};
+use quire_rpc::{
+    Code,
+    server::{CallReport, Observer, Refusal},
+};
 
 use super::counts::MethodCounts;
 
@@ -42,6 +45,10 @@ impl Observer for Watch {
     fn refused_client(&self, limit: Refusal, client: &Client) {
         self.refused(limit);
         self.warnings.refused(limit.name(), client);
+    }
+
+    fn call_refused(&self, client: &Client, code: Code, reason: &str) {
+        self.warnings.call_refused(code, client, reason);
     }
 
     fn made_room(&self, limit: Refusal, client: &Client) {
