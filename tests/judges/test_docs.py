@@ -1,4 +1,4 @@
-"""Every file, link, command, crate and symbol that a page names is there."""
+"""Every file, link, command, crate, setting and symbol that a page names is there."""
 
 import functools
 import json
@@ -15,6 +15,9 @@ EXAMPLE = re.compile(r"greeter|greetings|hello\.proto|LANGUAGE|/NAME/", re.I)
 # Symbols of the standard library and of dependencies, by the first name of their path.
 FOREIGN = {"clippy", "imbl", "std", "tokio", "tonic", "prost", "http", "rustls", "tower", "axum", "rusqlite", "google", "grpc", "serde", "prost_types",
            "csv", "rand", "hyper", "bytes"}
+
+# What stands behind the dot in a file's name, where a setting has its key.
+FILES = {"rs", "db", "md", "proto", "partial", "address", "snapshot"}
 
 
 @functools.cache
@@ -33,6 +36,11 @@ def modules() -> set[str]:
 def packages() -> list[dict]:
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"]
     return json.loads(subprocess.check_output(command, cwd=ROOT))["packages"]
+
+
+@functools.cache
+def settings() -> set[str]:
+    return set(re.findall(r"^\| `([a-z_]+\.[a-z_0-9]+)`", (ROOT / "docs/settings.md").read_text(), flags=re.M))
 
 
 def anchors(page: pathlib.Path) -> set[str]:
@@ -73,6 +81,13 @@ def test_what_a_page_names_is_there(page: str) -> None:
         for target in re.findall(r"^\s*make (?!-)([a-z][a-z-]*)", piece):
             if not re.search(rf"^(?:[\w-]+ )*{target}(?: [\w-]+)*:", makefile, flags=re.M):
                 missing.append(f"make {target}")
+        sections = "|".join(sorted({name.split(".")[0] for name in settings()}))
+        for setting in re.findall(rf"(?<![\w./:-])((?:{sections})\.[a-z_0-9]+)(?![\w./(-])", piece):
+            if setting not in settings() and setting.split(".")[1] not in FILES:
+                missing.append(f"setting {setting}")
+        for command in re.findall(r"^(?:QUIRE_\w+=\S+ )?quire ([a-z]+)\b", piece):
+            if not re.search(rf"\b{command.title()}\b", (ROOT / "server/quire/src/cli.rs").read_text()):
+                missing.append(f"command quire {command}")
         if re.search(r"\bcargo (?:run|test|build|bench)\b", piece) and "peers" not in piece:
             for option, name in re.findall(r"(-p|--package|--bin|--example|--test|--bench) ([\w-]+)", piece):
                 if name not in names:
