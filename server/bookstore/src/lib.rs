@@ -1,8 +1,9 @@
 //! The bookstore: a catalogue that is read from memory and a ledger that sells limited stock durably.
 //!
 //! A transport ([`grpc`], or a console outside this crate) converts a request to domain types, calls a [`Bookstore`],
-//! and converts the answer back. The [`Bookstore`] reads the [`catalogue`] and writes through the [`ledger`]; only
-//! [`store`] knows SQL. Nothing here opens a socket, reads a configuration file or prints.
+//! and converts the answer back. The [`Bookstore`] reads the [`catalogue`] and writes through the [`ledger`]; the path of
+//! a purchase is one function in `ledger/transaction.rs`. Only [`store`] knows SQL. Nothing here opens a socket, reads a
+//! configuration file or prints.
 
 pub mod bookstore;
 pub mod catalogue;

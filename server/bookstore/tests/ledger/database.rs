@@ -48,7 +48,7 @@ fn what_one_server_sells_the_others_show() {
 }
 
 #[test]
-fn a_book_that_a_server_sells_before_it_has_heard_of_it_is_shown() {
+fn shows_a_book_that_was_sold_before_it_was_known() {
     let shop = Shop::of(Kind::Database);
     let store = shop.open(&Settings { follow_interval: Duration::from_hours(1), ..Settings::default() });
     shop.other_program("SET quire.ledger = 'on'; INSERT INTO book VALUES (7, 'Unheard of', 'rumours', 5, 100)");
@@ -65,7 +65,7 @@ const SALE_OF_A_SERVER_THAT_DIED: &str = "BEGIN; SET LOCAL quire.ledger = 'on'; 
     INSERT INTO entry (book_id, time_ms, kind, quantity, \"before\", \"after\") VALUES (53477, 1, 2, 2, 1000, 998); COMMIT";
 
 #[test]
-fn a_sale_of_a_server_that_died_before_it_told_of_it_is_shown() {
+fn shows_a_sale_of_a_server_that_died_before_announcing_it() {
     let shop = Shop::of(Kind::Database);
     let store = shop.open(&Settings::default());
     for _ in 0..3 {
@@ -79,23 +79,23 @@ fn a_sale_of_a_server_that_died_before_it_told_of_it_is_shown() {
 }
 
 #[test]
-fn only_who_may_read_the_tables_can_tell_of_a_sale() {
+fn only_roles_that_may_read_the_tables_can_announce_a_sale() {
     let shop = Shop::of(Kind::Database);
     let store = shop.open(&Settings::default());
     let newest = shop.log(&store).last().expect("the sample catalogue").number;
-    let tell = |channel: &str, number: i64, stock: u32| {
+    let announce = |channel: &str, number: i64, stock: u32| {
         let payload = format!(r#"{{"numbers":[],"books":[[53477,{number},{stock},100]]}}"#);
         shop.other_program(&format!("SELECT pg_notify({channel}, '{payload}')"));
     };
-    tell("'quire_book'", newest + 2000, 5);
-    tell("(SELECT news_channel FROM quire_schema)", newest + 1000, 7);
+    announce("'quire_book'", newest + 2000, 5);
+    announce("(SELECT news_channel FROM quire_schema)", newest + 1000, 7);
     // Had the first been accepted, this one would be outdated.
-    until(&shop, "news", || stock(&shop, &store, 53477) == 7);
+    until(&shop, "the announcement", || stock(&shop, &store, 53477) == 7);
     close(&store);
 }
 
 #[test]
-fn stock_that_a_server_has_not_heard_of_is_never_oversold() {
+fn stock_that_changed_unseen_is_never_oversold() {
     let shop = Shop::of(Kind::Database);
     // A server that polls the others only once an hour.
     let store = shop.open(&Settings { follow_interval: Duration::from_hours(1), ..Settings::default() });
@@ -121,7 +121,7 @@ fn a_tail_misses_no_entry_that_is_committed_late_with_an_earlier_number() {
         })
         .collect();
     let none = shop.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(400), tail.next()).await });
-    assert!(none.is_err(), "nothing is told while an earlier entry may come: {none:?}");
+    assert!(none.is_err(), "no entry is sent while an earlier one may come: {none:?}");
     slow.run("COMMIT;");
     let mut seen: Vec<Entry> = Vec::new();
     while seen.len() < sold.len() + 1 {
@@ -279,16 +279,16 @@ fn servers_that_start_at_once_make_the_tables_once() {
 }
 
 #[test]
-fn without_the_right_to_make_tables_the_start_says_what_to_run() {
+fn without_the_right_to_create_tables_the_start_prints_the_sql() {
     let shop = Shop::of(Kind::Database);
     let url = shop.url.clone().expect("a database");
     let database = database_of(&url);
     let role = format!("guest_{database}");
     shop.other_program(&format!("CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"));
     let guest = Shop::at(Some(url.replace("quire@", &format!("{role}@"))));
-    let said = guest.try_open(&Settings::default()).expect_err("no right").to_string();
-    let (told, sql) = said.split_once('\n').expect("SQL after the message");
-    assert!(told.contains("may not create tables") && !told.contains("CREATE"), "{told}");
+    let message = guest.try_open(&Settings::default()).expect_err("no right").to_string();
+    let (reason, sql) = message.split_once('\n').expect("SQL after the message");
+    assert!(reason.contains("may not create tables") && !reason.contains("CREATE"), "{reason}");
     let grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO";
     shop.other_program(&format!("{sql} {grants} {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role};"));
     guest.import("7,Title,topic,3,1.00\n");
@@ -351,8 +351,8 @@ fn without_a_primary_purchases_are_refused_at_once_and_reads_go_on() {
 fn a_start_waits_for_a_primary_that_is_away_and_not_for_one_that_refuses() {
     let mut server = Server::start("");
     let shop = Shop::at(Some(server.database()));
-    let said = Shop::at(Some(server.url("nowhere"))).try_open(&Settings::default()).expect_err("no database");
-    assert!(said.to_string().contains("\"nowhere\" does not exist"), "{said}");
+    let message = Shop::at(Some(server.url("nowhere"))).try_open(&Settings::default()).expect_err("no database");
+    assert!(message.to_string().contains("\"nowhere\" does not exist"), "{message}");
     server.kill();
     let store = std::thread::scope(|scope| {
         let starting = scope.spawn(|| shop.open(&Settings::default()));
@@ -384,15 +384,15 @@ fn over_tls_the_certificate_must_be_vouched_for_and_name_the_host() {
     assert_eq!(server.psql("postgres", plain).stdout, b"0\n", "no connection is without TLS");
     close(&store);
     let refused = |url: String, certificate: &str| {
-        let said = Shop::at(Some(url)).try_open(&trusting("other", certificate)).expect_err("no trust").to_string();
-        assert!(said.contains("certificate"), "{said}");
+        let message = Shop::at(Some(url)).try_open(&trusting("other", certificate)).expect_err("no trust").to_string();
+        assert!(message.contains("certificate"), "{message}");
     };
     refused(format!("{url}?sslmode=verify-full"), &stranger.cert.pem());
     refused(format!("{url}?sslmode=verify-full").replace("127.0.0.1", "localhost"), &own.cert.pem());
 }
 
 #[test]
-fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is_told_after_it() {
+fn a_frozen_primary_is_given_up_in_time_and_its_purchase_is_settled_afterwards() {
     let server = Server::start("");
     let shop = Shop::at(Some(server.database()));
     let settings = Settings {
@@ -431,7 +431,7 @@ fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is
 }
 
 #[test]
-fn a_server_without_a_connection_to_spare_says_so_and_keeps_the_one_that_sells() {
+fn a_server_without_a_spare_connection_reports_it_and_keeps_the_one_that_sells() {
     let server = Server::start("");
     let shop = Shop::at(Some(server.database().replace("quire@", "till@")));
     let database = database_of(shop.url.as_deref().expect("a database"));

@@ -164,18 +164,18 @@ proptest! {
 
     #[cfg(feature = "postgres")]
     #[test]
-    fn so_they_do_over_a_database(actions in prop::collection::vec(action(), 1..150)) {
+    fn concurrent_actions_agree_with_the_model_over_a_database(actions in prop::collection::vec(action(), 1..150)) {
         check(Kind::Database, &[group()], &actions);
     }
 
     #[test]
-    fn so_they_do_with_a_transaction_each(actions in prop::collection::vec(action(), 1..60)) {
+    fn concurrent_actions_agree_with_the_model_with_a_transaction_each(actions in prop::collection::vec(action(), 1..60)) {
         check(Kind::File, &[each()], &actions);
     }
 
     #[cfg(feature = "postgres")]
     #[test]
-    fn so_they_do_with_a_transaction_each_over_a_database(actions in prop::collection::vec(action(), 1..60)) {
+    fn concurrent_actions_agree_with_the_model_with_a_transaction_each_over_a_database(actions in prop::collection::vec(action(), 1..60)) {
         check(Kind::Database, &[each()], &actions);
     }
 

@@ -12,7 +12,7 @@ const BOOK: i32 = 12365;
 fn refuses(shop: &Shop, store: &Bookstore, named: &str) {
     let buy = || shop.runtime.block_on(store.buy(id(BOOK), 1, None, None));
     buy().expect_err("the files are not in their place");
-    while !store.trouble().is_some_and(|said| said.contains(named)) {
+    while !store.trouble().is_some_and(|reason| reason.contains(named)) {
         thread::yield_now();
     }
     let fault = buy().expect_err("the store has failed");

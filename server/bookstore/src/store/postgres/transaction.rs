@@ -49,10 +49,9 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 const COUNT: &str = "UPDATE ledger_session SET batch = $2::bigint, since = now() \
     WHERE id = $1 AND batch = $2::bigint - 1 AND NOT ended";
 
-/// Removes the sessions without a batch for so long that no server can ask for an outcome of theirs any more: it asks
-/// within seconds of the COMMIT. One that is open all the same is replaced at its next batch. A row that is locked has a
-/// batch under way.
-const FORGET: &str = "DELETE FROM ledger_session WHERE id IN \
+/// Removes sessions without a batch for a day. A server settles a COMMIT within seconds, so it needs no such row; a
+/// connection that old and still open is replaced at its next batch. A locked row has a batch under way.
+const REMOVE_OLD: &str = "DELETE FROM ledger_session WHERE id IN \
     (SELECT id FROM ledger_session WHERE since < now() - interval '1 day' FOR UPDATE SKIP LOCKED)";
 
 const LOCK: &str =
@@ -121,7 +120,7 @@ async fn begin(link: &Link, settings: &Settings) -> Result<i64, PostgresError> {
         (settings.busy_timeout * 2).as_millis()
     );
     link.client.batch_execute(&set).await?;
-    link.client.batch_execute(FORGET).await?;
+    link.client.batch_execute(REMOVE_OLD).await?;
     let row = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]);
     Ok(link.notices.durably(row).await?.try_get(0)?)
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -60,29 +60,23 @@ impl Readers {
         .await
     }
 
-    /// Up to `count` books of a topic with ids above `after`, from the file.
-    pub(super) async fn topic(
+    /// Up to `count` books with ids above `after`, only of this topic if given.
+    pub(super) async fn books(
         self: &Arc<Self>,
-        topic: String,
+        topic: Option<String>,
         after: Option<BookId>,
         count: usize,
     ) -> Result<Books, Fault> {
         self.with(move |file| {
-            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
+            let of_topic = if topic.is_some() { "AND topic = ?3" } else { "" };
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id > ?1 {of_topic} ORDER BY id LIMIT ?2");
             let mut query = file.prepare_cached(&sql)?;
-            let after = after.map_or(0, BookId::get);
-            query.query_map((topic, after, to_i64(count)), |row| Ok(Arc::new(book(row)?.into())))?.collect()
-        })
-        .await
-    }
-
-    /// Up to `count` books with ids above `after`, from the file.
-    pub(super) async fn books(self: &Arc<Self>, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
-        self.with(move |file| {
-            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id > ?1 ORDER BY id LIMIT ?2");
-            let after = after.map_or(0, BookId::get);
-            let mut query = file.prepare_cached(&sql)?;
-            query.query_map((after, to_i64(count)), |row| Ok(Arc::new(book(row)?.into())))?.collect()
+            let (after, count) = (after.map_or(0, BookId::get), to_i64(count));
+            let found = |row: &Row<'_>| Ok(Arc::new(book(row)?.into()));
+            match &topic {
+                Some(topic) => query.query_map((after, count, topic), found)?.collect(),
+                None => query.query_map((after, count), found)?.collect(),
+            }
         })
         .await
     }

@@ -107,9 +107,6 @@ impl Store for SqliteStore {
     }
 
     fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
-        match topic {
-            Some(topic) => Box::pin(self.readers.topic(topic, after, count)),
-            None => Box::pin(self.readers.books(after, count)),
-        }
+        Box::pin(self.readers.books(topic, after, count))
     }
 }

@@ -94,6 +94,33 @@ impl<'a> SqliteConnection<'a> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn facts(&self, state: &State, wanted: &Wanted) -> rusqlite::Result<Facts> {
+        let catalogue = self.shared.shelf.load();
+        let numbers = vec![state.last_number + 1..=i64::MAX].into_iter().flatten();
+        let mut facts = Facts { numbers, ..Facts::default() };
+        match wanted {
+            Wanted::Named { books, keys, .. } => {
+                let found = books.iter().filter_map(|id| catalogue.get(*id));
+                facts.books = found.map(|book| (book.id(), (book.stock(), book.price()))).collect();
+                facts.earlier = state.keys.find(&self.writer, keys)?;
+            }
+            Wanted::Below { amount, after, most } => {
+                // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
+                for book in catalogue.after(*after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
+                    if book.stock() < *amount {
+                        facts.books.insert(book.id(), (book.stock(), book.price()));
+                        facts.below.0.push(book.id());
+                    }
+                    facts.below.1 = Some(book.id());
+                    if facts.below.0.len() == *most {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(facts)
+    }
+
     /// Applies other processes' commits. Call it in a transaction; under the write lock the result is final.
     fn catch_up(&mut self, state: &mut State) -> rusqlite::Result<()> {
         let version = self.writer.data_version()?;
@@ -226,34 +253,5 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             }
         }
         shared.last_number.send_replace(last.number);
-    }
-}
-
-impl SqliteConnection<'_> {
-    fn facts(&self, state: &State, wanted: &Wanted) -> rusqlite::Result<Facts> {
-        let catalogue = self.shared.shelf.load();
-        let numbers = vec![state.last_number + 1..=i64::MAX].into_iter().flatten();
-        let mut facts = Facts { numbers, ..Facts::default() };
-        match wanted {
-            Wanted::Named { books, keys, .. } => {
-                let found = books.iter().filter_map(|id| catalogue.get(*id));
-                facts.books = found.map(|book| (book.id(), (book.stock(), book.price()))).collect();
-                facts.earlier = state.keys.find(&self.writer, keys)?;
-            }
-            Wanted::Below { amount, after, most } => {
-                // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
-                for book in catalogue.after(*after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
-                    if book.stock() < *amount {
-                        facts.books.insert(book.id(), (book.stock(), book.price()));
-                        facts.below.0.push(book.id());
-                    }
-                    facts.below.1 = Some(book.id());
-                    if facts.below.0.len() == *most {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(facts)
     }
 }
