@@ -104,3 +104,11 @@ def test_what_a_page_names_is_there(page: str) -> None:
             if not known:
                 missing.append(f"symbol {symbol}")
     assert not missing, sorted(set(missing))
+
+
+def test_the_code_map_names_what_its_folders_have() -> None:
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text()
+    section = text[text.index("## Code map") : text.index("## A purchase")]
+    rows = re.findall(r"^\| `([\w/]+)` \| (.+) \|$", section, flags=re.M)
+    missing = [f"{folder}/{name}" for folder, row in rows for name in re.findall(r"`([\w/]+(?:/|\.rs))`", row) if not (ROOT / folder / name).exists()]
+    assert rows and not missing, missing
