@@ -152,7 +152,7 @@ bench: ## measure the stores, and the clock of the load generator
 	cargo bench --profile dist -p benches
 	cargo bench --profile dist -p bench
 
-bench-engine: peers ## our engine beside eight others: calls a second and CPU a call, half an hour
+bench-engine: peers ## our engine beside seven others: calls a second and CPU a call, half an hour
 	cargo build --profile dist -p server
 	$(call need,h2load,nghttp2-client)
 	$(call need,redis-server,redis-server)

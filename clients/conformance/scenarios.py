@@ -10,12 +10,14 @@ import tomllib
 from collections.abc import Callable
 from typing import Any
 
-import proxy
 import terminal
 from double import Double
 from matching import Mismatch, Values, built
-from servers import SHOPPER_TOKEN, TOKEN, Quire, Refused, Silent, crowd_table, pem_folder, stopping
+from servers import SHOPPER_TOKEN, TOKEN, Quire, Refused, Silent, crowd_table, pem_folder
 from subject import Driver, Subject
+
+from kit import proxy  # noqa: E402  (on the path since `servers`)
+from kit.servers import stopping  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent / "scenarios"
 HELP = pathlib.Path(__file__).parent.parent / "help.txt"

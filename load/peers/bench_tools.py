@@ -16,10 +16,15 @@ import re
 import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/kit/python"))
+
+from kit.servers import Process  # noqa: E402
+
 BENCH = ROOT / "target/dist/quire-bench"
 QUIRE = ROOT / "target/dist/quire"
 GHZ = ROOT / "target/tools/bin/ghz"
@@ -39,22 +44,14 @@ LOADS = {
 }
 
 
-class Server:
+class Server(Process):
     """A server on core 0."""
 
     def __init__(self, *command: str):
-        command = ["taskset", "-c", "0", *command]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for line in self.process.stdout:
-            found = re.search(r"listening\b.*?(127\.0\.0\.1:\d+)", line)
-            if found:
-                self.address = found.group(1)
-                return
-        raise SystemExit(f"{' '.join(command)} ended before it listened")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
+        self.log_folder = tempfile.TemporaryDirectory()
+        super().__init__(pathlib.Path(self.log_folder.name))
+        self.start("taskset", "-c", "0", *command)
+        self.address = self.listening()
 
 
 def null(protocol: str, *more: str) -> Server:

@@ -10,42 +10,35 @@ import time
 from nodes import Cluster
 from shoppers import BOOKS, Shoppers, stubs
 
+from kit.audit import RESTOCK, Entry  # noqa: E402  (on the path since `nodes`)
+from kit.audit import audit as contradictions  # noqa: E402
+
 JUDGE_SECONDS = 600
 # From the time that the log has to the commit.
 RESTOCK_SECONDS_MAX = 60
 
 
 def audit(shoppers: Shoppers, cluster: Cluster) -> list[str]:
-    wrong = list(shoppers.wrong)
     messages, _ = stubs()
-    log = cluster.query("SELECT number, book_id, kind, quantity, before, after, convert_from(idempotency_key, 'UTF8') FROM entry "
-                        f"WHERE book_id IN ({','.join(map(str, BOOKS))}) ORDER BY book_id, number")
-    by_key = collections.defaultdict(list)
-    values = collections.defaultdict(set)
-    stock: dict[int, int] = {}
-    for number, book, kind, quantity, before, after, key in log:
-        if key is not None:
-            by_key[key].append((number, book, quantity, kind, after))
-        # From the first copy on, each entry of a book begins where the one before it ended.
-        if book in stock and before != stock[book]:
-            wrong.append(f"entry {number} of book {book} begins with {before} copies, and the one before it left {stock[book]}")
-        if kind == messages.LOG_ENTRY_KIND_PURCHASE and before - quantity != after:
-            wrong.append(f"entry {number} of book {book} sold {quantity} of {before} copies and left {after}")
-        stock[book] = after
-        values[book].add(after)
-    for book, copies in cluster.query("SELECT id, stock FROM book"):
-        if book in BOOKS and copies != stock[book]:
-            wrong.append(f"book {book} has {copies} copies, and its log ends with {stock[book]}")
-    wrong += [f"{len(entries)} entries have the key {key}" for key, entries in by_key.items() if len(entries) > 1]
+    rows = cluster.query("SELECT number, book_id, kind, quantity, before, after, convert_from(idempotency_key, 'UTF8') FROM entry "
+                         f"WHERE book_id IN ({','.join(map(str, BOOKS))}) ORDER BY book_id, number")
+    log = [Entry(*row[:6], row[6] or "") for row in rows]
+    stock = {book: copies for book, copies in cluster.query("SELECT id, stock FROM book") if book in BOOKS}
+    wrong = [*shoppers.wrong, *contradictions(log, stock)]
+    by_key, values = collections.defaultdict(list), collections.defaultdict(set)
+    for entry in log:
+        values[entry.book].add(entry.after)
+        if entry.key:
+            by_key[entry.key].append((entry.number, entry.book, entry.quantity, entry.kind, entry.after))
     kinds = {messages.BUY_OUTCOME_BOUGHT: messages.LOG_ENTRY_KIND_PURCHASE,
              messages.BUY_OUTCOME_SOLD_OUT: messages.LOG_ENTRY_KIND_REFUSED,
              messages.BUY_OUTCOME_TOO_FEW: messages.LOG_ENTRY_KIND_REFUSED}
     for each in shoppers.purchases:
-        told = (each.number, each.book, each.quantity, kinds.get(each.outcome), each.left)
-        if by_key.pop(each.key, []) != [told]:
+        answered = (each.number, each.book, each.quantity, kinds.get(each.outcome), each.left)
+        if by_key.pop(each.key, []) != [answered]:
             wrong.append(f"lost or changed: {each}")
     wrong += [f"no one was told of {key}: {entries}" for key, entries in by_key.items()]
-    raised = sum(kind == messages.LOG_ENTRY_KIND_RESTOCK for _, _, kind, *_ in log)
+    raised = sum(entry.kind == RESTOCK for entry in log)
     if raised < shoppers.raised:
         wrong.append(f"restocks raised {shoppers.raised} books, and the log knows of {raised}")
     for book, copies in shoppers.shown:

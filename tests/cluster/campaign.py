@@ -86,8 +86,8 @@ def cut_off(cluster: Cluster, node: Node, from_servers: bool) -> Callable[[], No
 
 def server_killed(cluster: Cluster, _: Node, chance: random.Random) -> Callable[[], None]:
     server = chance.choice(cluster.servers)
-    server.process.kill()
-    return server.start
+    server.kill()
+    return server.begin
 
 
 def etcd_leader_killed(cluster: Cluster, _: Node, __: random.Random) -> Callable[[], None]:

@@ -54,9 +54,9 @@ class Load:
         """Of these, those run that the load names."""
         for server in servers:
             if server not in self._running:
-                server.process.stop()
-            elif not server.process.pids():
-                server.start()
+                server.stop()
+            elif not server.pids():
+                server.begin()
         for server in self._running:
             wait_until(f"the server on {server.address} is healthy", server.is_healthy)
 
@@ -83,7 +83,7 @@ def measure(about: str, cluster: Cluster, loads: list[Load], others: dict[str, l
             rounds: int) -> None:
     """Prints what each load reached, and what the programs needed for an answer."""
     primary = wait_until("there is a primary", cluster.primary)
-    programs = {"servers": [server.process for server in cluster.servers], "primary": [primary.process],
+    programs = {"servers": list(cluster.servers), "primary": [primary.process],
                 "replicas": [node.process for node in cluster.nodes if node is not primary],
                 "etcd": [member.process for member in cluster.etcd], **others}
     rates: dict[str, list[float]] = collections.defaultdict(list)
@@ -136,7 +136,7 @@ def measured(quire: pathlib.Path, bench: pathlib.Path, rounds: int, nodes: int) 
         cluster.servers[0].import_books(rows)
         file = Server(pathlib.Path(folder), quire, None)
         file.import_books(rows)
-        file.start()
+        file.begin()
         try:
             for server in [*cluster.servers, file]:
                 wait_until(f"the server on {server.address} is healthy", server.is_healthy)
@@ -149,9 +149,9 @@ def measured(quire: pathlib.Path, bench: pathlib.Path, rounds: int, nodes: int) 
             loads += [Load(f"buy, {what}, SQLite", "Buy", data, [file]) for what, data in BUYS.items()]
             loads += [Load("lookup", "Lookup", LOOKUP, group_servers[:1]), Load("lookup, SQLite", "Lookup", LOOKUP, [file])]
             shown_after(group_servers, LOOKS)
-            measure(about, cluster, loads, {"SQLite's server": [file.process]}, bench, rounds)
+            measure(about, cluster, loads, {"SQLite's server": [file]}, bench, rounds)
         finally:
-            file.process.stop()
+            file.stop()
 
 
 def main() -> None:

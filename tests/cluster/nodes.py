@@ -11,23 +11,24 @@ import pwd
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import yaml
 
-from relay import Door, Relays
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "kit/python"))
+
+import kit.servers  # noqa: E402
+from kit.proxy import Door, Relays  # noqa: E402
+from kit.servers import PATIENCE_SECONDS, wait_until  # noqa: E402
 
 ETCD_MEMBERS = 3
 DATABASE = OWNER = "quire"
 SUPERUSER = "postgres"
-PATIENCE_SECONDS = 90
 # As short as Patroni allows: how long a primary that says nothing keeps its office.
 TTL_SECONDS = 20
 LOOP_SECONDS = 1
@@ -51,44 +52,14 @@ def free_port() -> int:
     raise RuntimeError("unreachable: the ports are a cycle")
 
 
-def wait_until(what: str, is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
-    """Asks until the answer is true, and returns it."""
-    deadline = time.monotonic() + seconds
-    while not (answer := is_so()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"after {seconds} s, not: {what}")
-        time.sleep(0.05)
-    return answer
-
-
 def stat_of(pid: int) -> list[str]:
     """The fields of /proc/PID/stat behind the name, which may have blanks."""
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-class Process:
+class Process(kit.servers.Process):
     """A program in a folder of its own, and all that it starts: found by the folder that they work in, because PostgreSQL
-    leaves the session of who starts it. None has a terminal, and who looks into the folder from one is none of them."""
-
-    def __init__(self, folder: pathlib.Path, environment: dict[str, str] | None = None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("QUIRE_", "PG"))}
-        self.environment.update(environment or {})
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *command: str | pathlib.Path) -> None:
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                             env=self.environment, start_new_session=True)
-
-    def stop(self) -> None:
-        """In order, if it ends in time."""
-        if self._process is not None:
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(PATIENCE_SECONDS)
-        self.kill()
+    leaves the session of its parent. None has a terminal, and a shell in the folder is none of them."""
 
     def signal(self, which: signal.Signals) -> None:
         for pid in self.pids():
@@ -100,8 +71,7 @@ class Process:
         while self.pids():
             self.signal(signal.SIGKILL)
             time.sleep(0.01)
-        if self._process is not None:
-            self._process.wait()
+        super().kill()
 
     def pids(self) -> list[int]:
         found = []
@@ -256,30 +226,13 @@ class Node:
             return connection.execute(sql).fetchall()
 
 
-class Server:
+class Server(Process, kit.servers.Quire):
     """`quire serve` over a database, or a file if there is no URL; it starts again on the same port."""
 
     def __init__(self, folder: pathlib.Path, quire: pathlib.Path, url: str | None, *settings: str) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
-        self.process = Process(folder, {"QUIRE_LEDGER_URL": url} if url else None)
-        pairs = ["tasks.enabled=false", "rpcgame.enabled=false", "records.enabled=false", *settings]
-        self._command = [quire, "serve", "--listen", self.address, "--data", "data", "--log-format", "json",
-                         *(word for pair in pairs for word in ("--set", pair))]
-
-    def start(self) -> None:
-        self.process.start(*self._command)
-
-    def import_books(self, rows: str) -> None:
-        """From CSV, past the server."""
-        subprocess.run([self._command[0], "import", "-", "--data", "data"], input=rows.encode(), cwd=self.process.folder,
-                       env=self.process.environment, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
-
-    def is_healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/healthz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        settings = ("tasks.enabled=false", "rpcgame.enabled=false", "records.enabled=false", *settings)
+        kit.servers.Quire.__init__(self, quire, folder, settings=settings, listen=f"127.0.0.1:{free_port()}",
+                                   environment={"QUIRE_LEDGER_URL": url} if url else None)
 
 
 class Cluster:
@@ -319,7 +272,7 @@ class Cluster:
             connection.execute(f"CREATE ROLE {OWNER} LOGIN")
             connection.execute(f"CREATE DATABASE {DATABASE} OWNER {OWNER}")
         for server in self.servers:
-            server.start()
+            server.begin()
         for server in self.servers:
             wait_until(f"the server on {server.address} is healthy", server.is_healthy)
 
@@ -352,7 +305,7 @@ class Cluster:
 
     def stop(self) -> None:
         for server in self.servers:
-            server.process.stop()
+            server.stop()
         for process in (each.process for each in [*self.nodes, *self.etcd]):
             process.signal(signal.SIGCONT)
             process.kill()

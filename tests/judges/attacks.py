@@ -5,16 +5,18 @@ Frames are written by hand, as fast as Python can repeat prepared bytes: an atta
 
 import contextlib
 import itertools
-import json
 import multiprocessing
 import pathlib
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "kit/python"))
+
+from kit.servers import Quire, stopping  # noqa: E402
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
@@ -347,26 +349,16 @@ def measure(address, attacker, seconds):
 def main(binary):
     """Prints a table: a neighbour's waits beside two busy loops, and under each attack."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [binary, "serve", "--listen", "127.0.0.1:0", "--data", "data", "--log-format", "json",
-                   "--set", "server.threads=1", "--set", "tasks.enabled=false", "--set", "rpcgame.enabled=false"]
-        with open(pathlib.Path(folder, "log"), "w") as log:
-            server = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
-        try:
-            address = None
-            while not address:
-                for line in pathlib.Path(folder, "log").read_text().splitlines():
-                    fields = json.loads(line)["fields"]
-                    address = fields["address"] if fields["message"] == "listening" else address
+        server = Quire(binary, pathlib.Path(folder), settings=["server.threads=1", "tasks.enabled=false", "rpcgame.enabled=false"])
+        server.serve()
+        with stopping(server):
             print("| attack | neighbour's p50 | p99 | longest |\n|---|---|---|---|")
             for attacker in [spin, *ATTACKS]:
-                waited, _ = measure(address, attacker, 5)
+                waited, _ = measure(server.address, attacker, 5)
                 name = "none, beside two busy loops" if attacker is spin else attacker.__name__.replace("_", " ")
                 figures = (f"{1000 * value:.1f} ms" for value in
                            [percentile(waited, 0.5), percentile(waited, 0.99), waited[-1]])
                 print(f"| {name} | {' | '.join(figures)} |", flush=True)
-        finally:
-            server.terminate()
-            server.wait(30)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,15 @@
 """A server in a process of its own, certificates, a browser, and the stubs that stock tools make of the contract."""
 
-import datetime
-import ipaddress
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import threading
 import urllib.request
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from selenium import webdriver
 
@@ -24,6 +17,10 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
 # Where grpc.protos_and_services() looks for what existing clients know.
 sys.path.append(str(HERE / "contract"))
+sys.path.append(str(ROOT / "tests/kit/python"))
+
+from kit.certificates import certificate  # noqa: E402
+from kit.servers import Quire  # noqa: E402
 
 
 def judge(name):
@@ -92,29 +89,25 @@ def chromium(tmp_path_factory):
     chromium.quit()
 
 
-class Server:
+class Server(Quire):
+    """`quire serve` with every service, each on a port of its own."""
+
     def __init__(self, quire, folder, *flags):
-        self.quire, self.folder = quire, folder
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
-        self.process = subprocess.Popen(
-            [quire, "serve", "--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0", "--data", "data",
-             "--log-format", "json",
-             "--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0", *flags],
-            cwd=folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            fields = json.loads(line)["fields"]
-            if fields["message"] == "tasks are served":
-                self.tasks_address = fields["address"]
-            if fields["message"] == "the RPC game has ports of its own":
-                self.game_address, self.lean_address = fields["grpc"], fields["lean"]
-            if fields["message"] == "listening":
-                self.address = fields["address"]
-                # A pipe that no one reads would stop the server once it is full.
-                self.log = threading.Thread(target=self.process.stderr.read, daemon=True)
-                self.log.start()
-                return
-        raise AssertionError("the server ended at once")
+        ports = [f"{name}=127.0.0.1:0" for name in ("tasks.listen", "rpcgame.listen", "rpcgame.lean_listen")]
+        super().__init__(quire, folder, *flags, settings=ports)
+        self.serve()
+
+    @property
+    def tasks_address(self):
+        return self.fields("tasks are served")["address"]
+
+    @property
+    def game_address(self):
+        return self.fields("the RPC game has ports of its own")["grpc"]
+
+    @property
+    def lean_address(self):
+        return self.fields("the RPC game has ports of its own")["lean"]
 
     def metrics(self):
         """The families of /metrics by name, as Prometheus' own parser reads them."""
@@ -123,15 +116,13 @@ class Server:
             return {family.name: family for family in text_string_to_metric_families(page.read().decode())}
 
     def stop(self):
-        self.process.terminate()
-        assert self.process.wait(timeout=30) == 0
+        assert super().stop() == 0
 
 
 @pytest.fixture
 def server(quire, tmp_path):
     """With the sample catalogue and a book that is scarce."""
-    (tmp_path / "books.csv").write_text("id,title,topic,stock,price\n7,The Last Three,scarcity,3,9.99\n")
-    subprocess.run([quire, "import", "books.csv", "--data", "data"], cwd=tmp_path, check=True)
+    Quire(quire, tmp_path).import_books("id,title,topic,stock,price\n7,The Last Three,scarcity,3,9.99\n")
     server = Server(quire, tmp_path)
     yield server
     server.stop()
@@ -141,24 +132,6 @@ def server(quire, tmp_path):
 def channel(server):
     with grpc.insecure_channel(server.address) as channel:
         yield channel
-
-
-def certificate(folder, name, issuer=None):
-    """A certificate and its key as PEM files; the issuer signs it, or it signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    issued_by, signing = issuer or (subject, key)
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (x509.CertificateBuilder().subject_name(subject).issuer_name(issued_by).public_key(key.public_key())
-            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1)).add_extension(names, critical=False)
-            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-            .sign(signing, hashes.SHA256()))
-    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / f"{name}.key").write_bytes(key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-    return subject, key
 
 
 @pytest.fixture

@@ -185,8 +185,7 @@ def test_what_happened_around_two_kills_could_have_happened_in_an_order(quire, p
         while life < 2 and len(history) < before + 500:
             time.sleep(0.01)
         if life < 2:
-            server.process.kill()
-            server.process.wait()
+            server.kill()
         for thread in threads:
             thread.join()
     server.stop()

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, Server
+from conftest import ROOT, Quire, Server
 
 TIMES = 10
 CPU_SHARE = 0.6
@@ -103,9 +103,8 @@ def run(quire, server, load, *more):
 def test_at_ten_times_its_capacity_a_server_does_as_much_and_afterwards_refuses_no_one(quire, tmp_path, monkeypatch, load):
     shim = tmp_path / "slow_disk.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", shim, ROOT / "tests/shim/slow_disk.c", "-ldl"], check=True)
-    (tmp_path / "books.csv").write_text("id,title,topic,stock,price\n7,Endless,many,2000000000,1.00\n")
+    Quire(quire, tmp_path).import_books("id,title,topic,stock,price\n7,Endless,many,2000000000,1.00\n")
     (tmp_path / "rows.csv").write_text("name,place\n" + "".join(f"{row},here\n" for row in range(1_000_000)))
-    subprocess.run([quire, "import", "books.csv", "--data", "data"], cwd=tmp_path, check=True)
     with monkeypatch.context() as slow:
         slow.setenv("LD_PRELOAD", str(shim))
         slow.setenv("SLOW_DISK_MS", str(load.sync_ms))

@@ -81,7 +81,7 @@ NO_TEXT = [b"\xff\xfe,13\xff", b"\xc3,14", b"\xa0,15"]
 def played(server, folder, lines, transport, messages):
     (folder / "lines.txt").write_bytes(b"\n".join(lines))
     address = server.lean_address if transport == "lean" else server.game_address
-    command = [server.quire, "game", address, "--input", "lines.txt", "-n", str(messages), "--transport", transport,
+    command = [server.program, "game", address, "--input", "lines.txt", "-n", str(messages), "--transport", transport,
                "--timeout", "120"]
     return subprocess.run(command, cwd=folder, env=server.environment, capture_output=True, text=True)
 

@@ -6,7 +6,7 @@ import subprocess
 import grpc
 import pytest
 
-from conftest import Server
+from conftest import Quire, Server
 
 FIRST, BOOKS, TOPIC = 100_000, 60_000, "a crowd of books"
 ALL = list(range(FIRST, FIRST + BOOKS))
@@ -16,8 +16,7 @@ ALL = list(range(FIRST, FIRST + BOOKS))
 def crowd(quire, tmp_path_factory):
     folder = tmp_path_factory.mktemp("crowd")
     rows = [f"{id},A Title of an Ordinary Length for Book {id},{TOPIC},3,9.99\n" for id in ALL]
-    (folder / "books.csv").write_text("id,title,topic,stock,price\n" + "".join(rows))
-    subprocess.run([quire, "import", "books.csv", "--data", "data"], cwd=folder, check=True)
+    Quire(quire, folder).import_books("id,title,topic,stock,price\n" + "".join(rows))
     server = Server(quire, folder)
     yield server
     server.stop()

@@ -8,78 +8,18 @@ use std::{
 };
 
 use bench::{
-    measurement::Run,
     null::{Null, NullServer},
-    plan::{End, Pace, Plan},
-    run::run,
-    schedule::Arrivals,
-    template::Turn,
-    workload::{Answer, Ending, Session, Traffic, Workload},
+    plan::Pace,
 };
 use clap::Parser;
 
+#[path = "../tests/common/stalling.rs"]
+mod stalling;
+
+use stalling::{Stalling, measure, open, plan};
+
 /// A contract of this tree, by its file.
 const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/rpc/proto/health.proto");
-
-/// A service that answers at once, except that it stops for `stall` at every multiple of `every`.
-#[derive(Clone)]
-struct Stalling {
-    since: Instant,
-    every: Duration,
-    stall: Duration,
-}
-
-const DONE: Ending = Ending { number: 0, is_error: false };
-
-impl Workload for Stalling {
-    type Session = Self;
-
-    async fn open(&self, _: usize) -> anyhow::Result<Self> {
-        Ok(self.clone())
-    }
-
-    fn label(&self, _: u16) -> String {
-        "done".to_owned()
-    }
-}
-
-impl Session for Stalling {
-    async fn request(&self, _: Turn) -> Answer {
-        let sent_at = Instant::now();
-        let into = Duration::from_nanos(
-            u64::try_from(sent_at.duration_since(self.since).as_nanos() % self.every.as_nanos())
-                .expect("under an hour"),
-        );
-        if into < self.stall {
-            tokio::time::sleep(self.stall.saturating_sub(into)).await;
-        } else {
-            tokio::task::yield_now().await;
-        }
-        Answer { sent_at, first_byte_at: None, done_at: Instant::now(), ending: DONE }
-    }
-
-    fn traffic(&self) -> Traffic {
-        Traffic::default()
-    }
-}
-
-fn plan(pace: Pace, seconds: u64, in_flight: usize) -> Plan {
-    Plan {
-        pace,
-        end: End::After(Duration::from_secs(seconds)),
-        warm_up: Duration::ZERO,
-        connections: 1,
-        in_flight,
-        workers: 1,
-        cores: None,
-        timeout: Duration::from_secs(10),
-        seed: 1,
-    }
-}
-
-fn open(rate: f64) -> Pace {
-    Pace::Open { arrivals: Arrivals::Constant, profile: rate.to_string().parse().expect("a rate") }
-}
 
 /// Checks a quantile against theory, within a relative tolerance.
 fn near(name: &str, seen_ms: f64, theory_ms: f64, share: f64) -> bool {
@@ -95,10 +35,6 @@ fn below(name: &str, seen: f64, bound: f64) -> bool {
 fn report(name: &str, figures: &str, holds: bool) -> bool {
     println!("{} {name}: {figures}", if holds { "ok  " } else { "MISS" });
     holds
-}
-
-fn measure(plan: &Plan, workload: &Stalling) -> Run {
-    run(plan, workload, &mut ()).expect("a run")
 }
 
 /// An open loop sees the stalls that a closed loop hides.

@@ -15,14 +15,14 @@ use bench::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
 use bench::report::units;
 use bench::workload::grpc::{Endings, GrpcWorkload, Requests};
 use bookstore::grpc::wire::{BookTopicRequest, ItemNumberRequest, RestockRequest};
+use kit::Server;
 use prost::Message;
 
 use crate::findings::{
     Findings, RUN_COLUMNS, Summary, card, fixed, page, ratio_cells, requests_csv, row, runs_csv, table,
 };
-use crate::lab::{Lab, calls, closed, measure, prepare};
+use crate::lab::{Lab, calls, closed, measure, named, prepare};
 use crate::results::{Observed, Results};
-use crate::server::{Server, named};
 
 /// The subjects, in the order of every table.
 const SUBJECTS: [&str; 3] = ["quire", "quire_each", "classic"];

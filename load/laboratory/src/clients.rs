@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bench::cores::on_core;
 use bench::report::page::{Card, Page, Table, Value};
 use bench::report::units;
 use serde::Deserialize;
@@ -15,7 +16,6 @@ use crate::bookstore::fill;
 use crate::findings::{Findings, Summary, card, fixed, key, page, ratio_cells, row, runs_csv, table, value};
 use crate::lab::Lab;
 use crate::results::{Observed, Results};
-use crate::server::on_core;
 
 /// A language: folder, name, and subjects (the library and the bare stub).
 const LANGUAGES: [(&str, &str, [&str; 2]); 6] = [

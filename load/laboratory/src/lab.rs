@@ -18,11 +18,11 @@ use bench::workload::Workload;
 use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use kit::Server;
 use tempfile::TempDir;
 
 use crate::progress::Progress;
 use crate::results::{Observed, Results};
-use crate::server::Server;
 
 /// Services of `quire` that take a port; an experiment enables only the one that it measures.
 const WITH_PORTS: [&str; 3] = ["kv", "rpcgame", "tasks"];
@@ -193,6 +193,11 @@ impl Lab {
         }
         Ok(())
     }
+}
+
+/// The server of this name.
+pub fn named<'a>(servers: &'a [Server], name: &str) -> &'a Server {
+    servers.iter().find(|server| server.name() == name).expect("an experiment measures the servers that it started")
 }
 
 /// A closed loop: each connection keeps `in_flight` requests in flight.

@@ -4,10 +4,10 @@
 //! To add an experiment, write a module with a function from [`Lab`] to [`Findings`], and a line in [`EXPERIMENTS`].
 //! Must not know how a load is made or timed: the load generator does.
 
-mod awake;
 mod bookstore;
 mod clients;
 pub mod findings;
+mod keep_cores_busy;
 mod kv;
 pub mod lab;
 mod loopback;
@@ -16,7 +16,6 @@ mod random;
 mod records;
 pub mod results;
 mod rpcgame;
-pub mod server;
 mod tasks;
 
 use std::path::Path;

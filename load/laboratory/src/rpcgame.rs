@@ -10,9 +10,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bench::cores::on_core;
 use bench::report::page::{Card, Page, Table, Value};
 use bench::report::plot::{Axis, Chart, Unit};
 use bench::report::units::{self, float};
+use kit::Server;
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rpcgame::driver::{self, Input, Transport};
@@ -24,7 +26,6 @@ use crate::findings::{Findings, Summary, card, page, ratio_cells, row, runs_csv,
 use crate::lab::{Cores, Lab};
 use crate::random::{below, exponential};
 use crate::results::{Observed, Results};
-use crate::server::{Server, on_core};
 
 /// Lines of the input and the mean length of their names, as published.
 const LINES: usize = 120;
@@ -155,7 +156,7 @@ impl Arena {
         let settings = ["rpcgame.listen=127.0.0.1:0", "rpcgame.lean_listen=127.0.0.1:0", "server.threads=1"];
         let server = on_core(cores.server, || lab.quire("quire", "rpcgame", &settings))?;
         let words = "the RPC game has ports of its own";
-        let (grpc, lean) = (server.told(words, "grpc=")?, server.told(words, "lean=")?);
+        let (grpc, lean) = (server.address_after(words, "grpc=")?, server.address_after(words, "lean=")?);
         let folder = lab.options.peers.with_file_name("rpcgame-cpp");
         let (client, program) = (folder.join("rpcgame-client"), folder.join("rpcgame-server"));
         let start = || Server::start("gRPC C++", Command::new(&program).arg("127.0.0.1:0"));

@@ -9,10 +9,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bench::cores::on_core;
 use bench::report::page::{Card, Table, Tone, Value};
 use bench::report::plot::{Axis, Chart, Unit};
 use bench::report::units;
 use bench::stats::interval::median;
+use kit::Server;
 use tasks::Concurrency;
 use tasks::chain::{self, Forecast, Outcome, Plan};
 use tokio::runtime::{Builder, Runtime};
@@ -20,7 +22,6 @@ use tokio::runtime::{Builder, Runtime};
 use crate::findings::{Findings, Summary, card, fixed, page, row, runs_csv, table, value};
 use crate::lab::Lab;
 use crate::results::{Observed, Results};
-use crate::server::{Server, on_core};
 
 /// The published client.
 const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
@@ -144,7 +145,7 @@ impl Client {
     ) -> anyhow::Result<()> {
         let [concurrency, cache] = level.settings;
         let server = lab.quire(level.name, "tasks", &["tasks.listen=127.0.0.1:0", concurrency, cache])?;
-        let address = server.told("tasks are served", "address=")?;
+        let address = server.address_after("tasks are served", "address=")?;
         lab.step(round, "", level.name, Some(level.should_take()), || {
             let before = server.cpu()?;
             let outcome = self.ask(address)?;

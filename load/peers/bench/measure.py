@@ -47,7 +47,7 @@ def measure(server: Server, load: Load, seconds: float, folder: str, rate: float
         # No call ended in time.
         return measure(server, load, seconds * 4, folder)
     if failed or not done:
-        raise SystemExit(f"{server.name}: {failed} of {done} calls of {load.table} {load.title} failed\n{out}{server.said()}")
+        raise SystemExit(f"{server.name}: {failed} of {done} calls of {load.table} {load.title} failed\n{out}{server.log()[-2000:]}")
     data = int(re.search(r"\((\d+)\) data", out).group(1))
     if data < ANSWERED_MIN * done * len(load.received):
         raise SystemExit(f"{server.name}: {load.table} {load.title} brought {data} bytes in {done} answers\n{out}")

@@ -1,17 +1,19 @@
 """The servers, as data, and how one is started, timed and stopped. Must not know any load's content."""
 
-import contextlib
 import dataclasses
-import os
 import pathlib
 import socket
 import subprocess
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tests/kit/python"))
+
+from kit.servers import Process, free_port  # noqa: E402
+
 BUILT = ROOT / "load/peers/target"
 CORE, CLIENT_CORE = "0", "1"
-LISTEN_SECONDS_MAX = 60
 # The other services stay out, with the ports they would take.
 ALONE = [word for name in ("kv", "rpcgame", "tasks") for word in ("--set", f"{name}.enabled=false")]
 # What a whole engine can do; `protocols` are gRPC-Web and Connect.
@@ -64,13 +66,7 @@ PEERS = [
 ]
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-class Server:
+class Server(Process):
     """A peer that runs, on a core of its own."""
 
     def __init__(self, peer: Peer, place: dict[str, object], tls: bool):
@@ -78,39 +74,15 @@ class Server:
         self.name = f"{peer.name}, TLS" if tls else peer.name
         words = [*peer.command, *(peer.redis if place.get("redis") else ()), *(peer.tls if tls else ())]
         command = [word.format(port=self.port, **place) for word in words]
-        self.log = pathlib.Path(str(place["folder"]), f"{self.port}.log")
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                ["taskset", "-c", CORE, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **dict(peer.environment)},
-            )
+        super().__init__(pathlib.Path(str(place["folder"])), dict(peer.environment), f"{self.port}.log")
+        self.start("taskset", "-c", CORE, *command)
 
     def wait(self) -> None:
-        deadline = time.monotonic() + LISTEN_SECONDS_MAX
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise SystemExit(f"{self.name} ended by itself with code {self.process.returncode}\n{self.said()}")
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-        raise SystemExit(f"{self.name} does not listen on port {self.port}\n{self.said()}")
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace")[-2000:]
+        self.wait_for_port(self.port)
 
     def cpu_ns(self) -> int:
         """CPU time of all threads, those that have ended too: the clock of clock_getcpuclockid(3)."""
         return time.clock_gettime_ns(~self.process.pid << 3 | 2)
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 def certificate(folder: str) -> dict[str, str]:
@@ -123,25 +95,19 @@ def certificate(folder: str) -> dict[str, str]:
     return made
 
 
-class Redis:
+class Redis(Process):
     """A Redis that nothing else uses, on the client's core, with `hash` under the key `fortunes`."""
 
     def __init__(self, folder: str, hash: dict[int, str]):
+        super().__init__(pathlib.Path(folder), log="redis.log")
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         settings = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder]
-        command = ["taskset", "-c", CLIENT_CORE, "redis-server", *settings]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.start("taskset", "-c", CLIENT_CORE, "redis-server", *settings)
+        self.wait_for_port(port)
         words = ["HSET", "fortunes", *(str(word) for pair in hash.items() for word in pair)]
         request = f"*{len(words)}\r\n" + "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
-        deadline = time.monotonic() + LISTEN_SECONDS_MAX
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as sock:
-                sock.sendall(request.encode())
-                if sock.recv(64) == f":{len(hash)}\r\n".encode():
-                    return
-        raise SystemExit("redis-server does not answer")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
+        with socket.create_connection(("127.0.0.1", port), 10) as sock:
+            sock.sendall(request.encode())
+            if sock.recv(64) != f":{len(hash)}\r\n".encode():
+                raise SystemExit("redis-server does not answer")

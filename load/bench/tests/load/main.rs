@@ -6,5 +6,7 @@ mod grpc;
 mod http;
 mod null;
 mod overload;
+#[path = "../common/stalling.rs"]
+mod stalling;
 mod tcp;
 mod template;

@@ -10,16 +10,17 @@ mod peers;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bench::cores::on_core;
 use bench::plan::{End, Plan};
 use bench::workload::grpc::GrpcWorkload;
+use kit::Server;
 
 use self::load::{CALLS_IN_FLIGHT, ETCD, KEYS_FIRST, Methods, Published, QUIRE, SMALL_KEYS, Small};
 use self::page::{BATCHINGS, SMALL_SUBJECTS, STORES, WORK_MS, small_name};
 use self::peers::{Etcd, Redis};
-use crate::awake::Awake;
 use crate::findings::Findings;
+use crate::keep_cores_busy::BusyCores;
 use crate::lab::{Cores, Lab, calls, closed, measure, prepare};
-use crate::server::{Server, on_core};
 
 /// Connections of the published load.
 const CONNECTIONS: usize = 4;
@@ -46,9 +47,9 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let subjects = published_subjects(lab, &work.each_ref().map(String::as_str))?;
     published_load(lab, &subjects, "with_work")?;
     // With one lock a call takes four seconds, which would hide 0.1 ms.
-    let awake = Awake::keep([lab.cores.server, lab.cores.client].into_iter().flatten()).context("no thread")?;
+    let busy = BusyCores::start([lab.cores.server, lab.cores.client].into_iter().flatten()).context("no thread")?;
     published_load(lab, &subjects[1..], "with_work_awake")?;
-    drop((awake, subjects));
+    drop((busy, subjects));
     let subjects = published_subjects(lab, &[])?;
     published_load(lab, &subjects, "without_work")?;
     drop(subjects);

@@ -7,12 +7,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bench::cores::on_core;
 use bench::report::units::float;
+use kit::Server;
+use kit::server::free_address;
 
 use super::load::{SMALL_KEYS, SMALL_VALUE_BYTES, Small};
 use crate::lab::Lab;
 use crate::results::Observed;
-use crate::server::{Server, free_address, on_core};
 
 /// Memory-backed folder on Linux.
 const MEMORY: &str = "/dev/shm";

@@ -10,6 +10,7 @@ use bench::workload::grpc::REPLY_BYTES_MAX;
 use bench::workload::http::get;
 use bench::workload::socket::Dialer;
 use bytes::Bytes;
+use kit::Server;
 use prost::Message as _;
 use quire_rpc::Request;
 use quire_rpc::client::{Channel, Path, Settings};
@@ -17,7 +18,6 @@ use records::grpc::wire::{ReaderResponse, ReaderResponseString};
 use serde::Deserialize;
 
 use super::loads::{Call, message, resource};
-use crate::server::Server;
 
 /// Number of decodings of each answer; the median counts.
 const DECODINGS: usize = 15;

@@ -8,13 +8,13 @@ use bench::workload::Workload;
 use bench::workload::grpc::Requests;
 use bench::workload::http::{self, HttpWorkload};
 use bench::workload::socket::Dialer;
+use kit::Server;
 use prost::Message as _;
 use quire_rpc::Encoding;
 use records::grpc::wire::ReaderRequest;
 
 use crate::lab::{calls, closed, measure};
 use crate::results::Observed;
-use crate::server::Server;
 
 /// Queried column and value, and the share of matching rows.
 pub(super) const COLUMN: &str = "locations1";

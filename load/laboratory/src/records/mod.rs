@@ -16,15 +16,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use kit::Server;
 
 use self::loads::{COLUMN, Call, LIMITS, Load, ONE_OF, PACKED, POINTS, SHARES, VALUE};
 use self::peers::Engines;
 use self::tables::{AS_PUBLISHED, Found, NGINX, QUIRE, SLOWEST, SUBJECTS};
 use crate::findings::Findings;
-use crate::lab::Lab;
+use crate::lab::{Lab, named};
 use crate::loopback;
 use crate::results::Results;
-use crate::server::{Server, named};
 
 /// Size named by the goals; the published file's size is unknown.
 const ROWS: u64 = 1_000_000;

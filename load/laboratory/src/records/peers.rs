@@ -11,13 +11,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use kit::Server;
+use kit::server::free_address;
 use serde::Deserialize;
 
 use super::tables::{ENGINES, NGINX};
 use crate::lab::Lab;
 use crate::progress::Progress;
 use crate::results::{Observed, Results};
-use crate::server::{Server, free_address};
 
 const INSTALL: &str = "load/peers/records/install.sh installs it";
 const QUERIES: &str = include_str!("../../../peers/records/queries.py");

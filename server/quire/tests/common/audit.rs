@@ -1,8 +1,9 @@
 //! Reads the whole transaction log and catalogue through `Admin`, and checks that they agree.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bookstore::grpc::wire::{Book, BuyBookReply, ItemNumberRequest, ListRequest, LogEntry, LogEntryKind, LogRequest};
+use kit::ledger::{Kind, Ledger};
 
 use super::process::Server;
 
@@ -43,33 +44,21 @@ impl Audit {
     }
 
     fn check(&self) {
-        let mut stock = BTreeMap::new();
+        let mut ledger = Ledger::default();
         for (entry, number) in self.entries.iter().zip(1..) {
             assert_eq!(entry.number, number, "no number is left out or given twice: {entry:?}");
-            let now: &mut i64 = stock.entry(entry.book_id).or_default();
-            match entry.kind() {
-                LogEntryKind::Added | LogEntryKind::Restock | LogEntryKind::Adjusted => {
-                    assert_eq!(entry.before, Some(*now), "{entry:?}");
-                    *now = entry.after.expect("a stock");
-                }
-                LogEntryKind::Purchase => {
-                    assert_eq!(entry.before, Some(*now), "{entry:?}");
-                    *now -= i64::from(entry.quantity.expect("a quantity"));
-                    assert_eq!(entry.after, Some(*now), "{entry:?}");
-                    assert!(*now >= 0, "oversold: {entry:?}");
-                }
-                LogEntryKind::Refused => assert_eq!(entry.after.unwrap_or_default(), *now, "{entry:?}"),
-                _ => {}
-            }
+            let known = kit::ledger::Entry {
+                kind: Kind::of(entry.kind).expect("a kind of the contract"),
+                book: entry.book_id.into(),
+                quantity: entry.quantity.map(i64::from),
+                before: entry.before,
+                after: entry.after,
+                key: entry.idempotency_key.clone(),
+            };
+            ledger.append(known).unwrap_or_else(|error| panic!("entry {number}: {error}"));
         }
-        let listed: BTreeMap<i32, i64> = self.books.iter().map(|book| (book.id, book.stock.into())).collect();
-        stock.retain(|id, _| listed.contains_key(id));
-        assert_eq!(stock, listed, "stock + sold = initial + restocked");
-        let mut keys = HashMap::new();
-        for entry in self.entries.iter().filter(|entry| !entry.idempotency_key.is_empty()) {
-            let earlier = keys.insert(&entry.idempotency_key, entry.number);
-            assert_eq!(earlier, None, "a key was used twice: {entry:?}");
-        }
+        let listed: BTreeMap<i64, i64> = self.books.iter().map(|book| (book.id.into(), book.stock.into())).collect();
+        assert_eq!(ledger.stocks(), &listed, "stock + sold = initial + restocked");
     }
 
     /// Asserts that an acknowledged purchase is in the log as its buyer knows it.

@@ -130,7 +130,7 @@ fn the_end_of_a_pipe_leaves_the_server_running() {
     while std::time::Instant::now() < until {
         assert_eq!(http::get(server.address, "/healthz").status, 200);
     }
-    assert!(server.runs());
+    assert!(server.is_running());
     server.stop();
 }
 
@@ -140,7 +140,7 @@ fn exit_stops_the_server_in_order() {
     for word in ["exit", "quit"] {
         let mut server = Server::start(folder.path());
         server.type_line(word);
-        assert!(server.ended().success());
+        assert!(server.wait().success());
         server.log.until("\"reason\":\"console\"");
     }
 }

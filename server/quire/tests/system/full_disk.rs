@@ -123,7 +123,7 @@ async fn a_quota_is_told_and_purchases_go_on_once_it_is_lifted() {
     }
     let folder = folder();
     let server = fits_into(folder.path(), 1024);
-    let id = server.id();
+    let id = server.id().to_string();
     recovers(server, move || {
         let lifted = Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status();
         assert!(lifted.expect("prlimit runs").success());

@@ -30,7 +30,7 @@ pub(super) fn files_max() -> usize {
     line.split_whitespace().nth(3).and_then(|soft| soft.parse().ok()).unwrap_or_default()
 }
 
-pub(super) fn resident_kibibytes(process: &str) -> u64 {
+pub(super) fn resident_kibibytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a size");
     line.split_whitespace().nth(1).and_then(|size| size.parse().ok()).expect("a number")
@@ -45,7 +45,7 @@ async fn thousands_of_idle_connections_cost_little_and_disturb_no_one() {
     let folder = folder();
     let server = Start::default().set("limits.connections=2100").serve(folder.path());
     server.shop().hello(HelloRequest::default()).await.expect("an answer");
-    let before = resident_kibibytes(&server.id());
+    let before = resident_kibibytes(server.id());
     let idle: Vec<TcpStream> = (0..CONNECTIONS)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address).expect("a connection");
@@ -57,7 +57,7 @@ async fn thousands_of_idle_connections_cost_little_and_disturb_no_one() {
     wait_for("every connection", || (http::metric(server.address, "quire_connections") >= open).then_some(()));
     let bought = server.shop().buy(one(BOOK)).await.expect("an answer").into_inner();
     assert!(bought.success, "{bought:?}");
-    let grown = resident_kibibytes(&server.id()).saturating_sub(before);
+    let grown = resident_kibibytes(server.id()).saturating_sub(before);
     eprintln!("{CONNECTIONS} idle connections: {grown} KiB");
     assert!(grown < open * KIBIBYTES_EACH_MAX, "{grown} KiB for {CONNECTIONS} idle connections");
     drop(idle);

@@ -6,12 +6,12 @@ use std::{
     process::{Output, Stdio},
 };
 
+use kit::{Fault, Proxy};
 use serde_json::{Value, json};
 
 use super::terminal::{QUIRE, Terminal};
 use crate::common::{
     process::{self, Server, Start},
-    proxy::{Fate, Proxy},
     store::folder,
 };
 
@@ -131,7 +131,7 @@ fn a_watch_tells_each_change_in_a_line() {
 #[test]
 fn a_write_without_an_answer_is_unknown_and_a_read_is_not() {
     let store = Store::start(&Start::default());
-    let proxy = Proxy::start(store.server.address, &[Fate::Swallow]);
+    let proxy = Proxy::start(store.server.address, &[Fault::Swallow]);
     let address = proxy.address.to_string();
     let run =
         |words: &[&str]| process::run(store.folder.path(), &[&["kv", "--timeout", "3", &address], words].concat(), "");

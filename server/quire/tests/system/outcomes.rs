@@ -6,6 +6,7 @@ use std::{
     process::{Child, Output, Stdio},
 };
 
+use kit::{Fault, Proxy};
 use serde_json::Value;
 
 use super::probe::certificate;
@@ -14,7 +15,6 @@ use crate::common::{
     http::metric,
     poll,
     process::{self, Server, Start},
-    proxy::{Fate, Proxy},
     store::{self, BOOK, folder},
 };
 
@@ -78,7 +78,7 @@ async fn a_deadline_that_passes_while_a_purchase_waits_leaves_its_outcome_unknow
 async fn a_swallowed_answer_is_asked_for_again_with_the_same_key() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let proxy = Proxy::start(server.address, &[Fate::Swallow, Fate::Forward]);
+    let proxy = Proxy::start(server.address, &[Fault::Swallow, Fault::None]);
     let address = proxy.address.to_string();
     let words = ["client", "--timeout", "12", "--json", &address, "buy", "12365"];
     let bought = json(&process::run(folder.path(), &words, ""), 0);
@@ -98,14 +98,14 @@ async fn a_connection_that_ends_after_the_request_is_asked_for_again_or_unknown(
         })
         .await;
     };
-    let proxy = Proxy::start(server.address, &[Fate::Swallow, Fate::Forward]);
+    let proxy = Proxy::start(server.address, &[Fault::Swallow, Fault::None]);
     let client = begin(folder.path(), &["client", "--timeout", "20", "--json", &address(&proxy), "buy", "12365"]);
     purchases(1).await;
     proxy.cut();
     let bought = json(&client.wait_with_output().expect("the client ends"), 0);
     assert_eq!(bought["replayed"], true);
     // Without retries, it reports the unknown outcome.
-    let proxy = Proxy::start(server.address, &[Fate::Swallow]);
+    let proxy = Proxy::start(server.address, &[Fault::Swallow]);
     let words = ["client", "--retries=0", "--timeout", "20", "--json", &address(&proxy), "buy", "12365"];
     let client = begin(folder.path(), &words);
     purchases(2).await;
@@ -122,7 +122,7 @@ async fn an_interrupted_purchase_is_unknown_and_shows_its_key() {
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let client = begin(folder.path(), &["client", &server.address.to_string(), "buy", "12365"]);
     poll("a purchase in flight", async || (metric(server.address, "quire_calls_in_flight") >= 1).then_some(())).await;
-    process::signal(client.id(), "INT");
+    kit::signal(client.id(), "INT");
     let done = client.wait_with_output().expect("the client ends");
     other.execute_batch("COMMIT").expect("the lock is given back");
     assert_eq!(done.status.code(), Some(4), "{done:?}");

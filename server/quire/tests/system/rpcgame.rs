@@ -114,7 +114,7 @@ fn with_once_the_server_stops_after_the_first_game_over_grpc() {
     let mut server = Start::default().flag("--once").serve(folder.path());
     let (grpc, _) = ports(&server);
     matches(&game(folder.path(), &grpc, &["-n", "20000"]), "20000");
-    assert!(server.ended().success(), "{}", server.log.text());
+    assert!(server.wait().success(), "{}", server.log.text());
     server.log.until("the game is over");
 }
 
@@ -125,7 +125,7 @@ fn with_once_the_server_stops_after_the_first_game_over_lean() {
     let mut server = Start::default().set("rpcgame.once=true").serve(folder.path());
     let (_, lean) = ports(&server);
     matches(&game(folder.path(), &lean, &["-n", "20000", "--transport", "lean"]), "20000");
-    assert!(server.ended().success(), "{}", server.log.text());
+    assert!(server.wait().success(), "{}", server.log.text());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -47,7 +47,7 @@ async fn ends_soon(signal: &str) {
     server.shop().buy(one(BOOK)).await.expect("an answer");
     let start = Instant::now();
     server.signal(signal);
-    let status = server.ended();
+    let status = server.wait();
     let took = start.elapsed();
     eprintln!("{signal}: ended after {took:?}");
     assert!(status.success(), "{status}");
@@ -89,7 +89,7 @@ async fn purchases_in_flight_are_answered_before_the_end() {
     let answers = tasks.join_all().await;
     let replies: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer").into_inner()).collect();
     assert!(replies.iter().all(|reply| reply.success));
-    assert!(server.ended().success());
+    assert!(server.wait().success());
     checkpointed(folder.path());
     let audit = Audit::of(&Server::start(folder.path())).await;
     for reply in &replies {
@@ -111,7 +111,7 @@ async fn the_deadline_holds_even_when_the_store_cannot_be_written() {
     .await;
     let start = Instant::now();
     server.signal("TERM");
-    let status = server.ended();
+    let status = server.wait();
     let took = start.elapsed();
     assert!(took < Duration::from_secs(3), "{took:?}");
     assert!(!status.success(), "an end that is not in order is told");
@@ -136,7 +136,7 @@ async fn a_drain_is_logged_as_a_warning_and_ctrl_c_during_it_ends_at_once() {
     let line = server.log.until("\"stopping\"");
     assert!(line.lines().any(|line| line.contains("WARN") && line.contains("stopping")), "{line}");
     server.signal("INT");
-    assert_eq!(server.ended().code(), Some(130));
+    assert_eq!(server.wait().code(), Some(130));
     assert!(waiting.await.expect("the call ends").is_err(), "never success");
     drop(other);
     assert_eq!(Audit::of(&Server::start(folder.path())).await.purchases_of(BOOK), 0);
@@ -151,7 +151,7 @@ async fn a_caller_that_is_frozen_holds_up_the_end_no_longer_than_the_deadline() 
     let start = Instant::now();
     server.signal("TERM");
     // This runtime has one thread, and waiting here keeps it from answering anything.
-    assert!(server.ended().success());
+    assert!(server.wait().success());
     let took = start.elapsed();
     assert!(took < Duration::from_secs(3), "{took:?}");
     drop(shop);
@@ -181,11 +181,6 @@ fn sighup_ends_no_server_and_is_worth_no_line_if_there_is_nothing_to_read_again(
     checkpointed(folder.path());
 }
 
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().expect("kill runs");
-    assert!(sent.success(), "no process to signal");
-}
-
 #[test]
 fn a_signal_while_the_server_loads_stops_it_in_order_and_sighup_does_not() {
     for stop in ["INT", "TERM"] {
@@ -196,8 +191,8 @@ fn a_signal_while_the_server_loads_stops_it_in_order_and_sighup_does_not() {
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
         // Opening a pipe for writing waits until the server opens it for reading: it loads until the pipe is closed.
         let writing = fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
-        signal(&child, "HUP");
-        signal(&child, stop);
+        kit::signal(child.id(), "HUP");
+        kit::signal(child.id(), stop);
         let ended = child.wait_with_output().expect("the server ends");
         let log = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{}: {log}", ended.status);
@@ -214,8 +209,8 @@ fn a_log_that_no_one_reads_does_not_keep_the_server_from_stopping_in_order() {
     let mut log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     assert!(log.any(|line| line.expect("text").contains("\"listening\"")), "it listens");
     drop(log);
-    signal(&child, "HUP");
-    signal(&child, "TERM");
+    kit::signal(child.id(), "HUP");
+    kit::signal(child.id(), "TERM");
     let status = child.wait().expect("the server ends");
     assert!(status.success(), "{status}");
     checkpointed(folder.path());
@@ -242,7 +237,7 @@ fn a_clients_prompt_holds_up_no_drain_and_buys_nothing_after_it() {
         assert!(shown.read_line(&mut line).expect("readable") > 0, "no answer");
     }
     server.signal("TERM");
-    assert!(server.ended().success());
+    assert!(server.wait().success());
     let log = server.log.text();
     assert!(!log.contains("the deadline was over"), "{log}");
     writeln!(typed, "buy {BOOK}").expect("it reads");

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::common::{
     PATIENCE, http,
-    process::{Server, Start, Written, quire, run},
+    process::{Server, Start, quire, run},
     store::folder,
     wait_for,
 };
@@ -87,7 +87,7 @@ fn what_is_in_flight_is_answered_before_the_end() {
     let mut replies = Vec::new();
     stream.read_to_end(&mut replies).expect("replies");
     assert_eq!(replies, b"\x99");
-    assert!(server.ended().success());
+    assert!(server.wait().success());
     drop(idle);
 }
 
@@ -110,7 +110,7 @@ fn a_run_that_takes_long_says_how_far_it_is() {
     let mut command = quire(folder.path());
     command.args(["tasks", &address, "--clients", "2", "--requests", "3"]).stderr(Stdio::piped());
     let mut asking = command.spawn().expect("quire starts");
-    Written::bytes(asking.stderr.take().expect("a pipe")).until("0 of 6 replies after 5 s\n");
+    kit::Written::bytes(asking.stderr.take().expect("a pipe")).until("0 of 6 replies after 5 s\n");
     asking.kill().expect("it still asks");
     asking.wait().expect("an end");
 }
@@ -201,7 +201,7 @@ fn thousands_of_connections_that_all_ask_hold_a_bounded_number_of_requests() {
     let folder = folder();
     let waiting = 1000;
     let server = Start::default().set(&format!("tasks.waiting={waiting}")).serve(folder.path());
-    let before = resident_kibibytes(&server.id());
+    let before = resident_kibibytes(server.id());
     // The same on all connections, so that all results are cached after the two seconds of the longest.
     let asked = (0..64).fold(String::new(), |lines, seed| lines + &format!("1:{seed}\n"));
     let results: Vec<u8> = (0..64).map(|seed| tasks::task::Io::new(seed).result).collect();
@@ -212,7 +212,7 @@ fn thousands_of_connections_that_all_ask_hold_a_bounded_number_of_requests() {
     let in_flight = http::metric(server.address, "quire_tasks_in_flight");
     let open = u64::try_from(CONNECTIONS).expect("fits");
     assert!(in_flight <= open + waiting, "{in_flight} requests wait");
-    let grown = resident_kibibytes(&server.id()).saturating_sub(before);
+    let grown = resident_kibibytes(server.id()).saturating_sub(before);
     eprintln!("{CONNECTIONS} connections of 64 requests, {in_flight} in flight: {grown} KiB");
     assert!(grown < open * 2 * KIBIBYTES_EACH_MAX, "{grown} KiB for {CONNECTIONS} connections that ask");
     for stream in &mut streams {
@@ -231,7 +231,7 @@ fn thousands_of_idle_connections_cost_little_and_disturb_no_one() {
     let folder = folder();
     let server = Server::start(folder.path());
     assert_eq!(ask(&server, "0:41\n"), [137]);
-    let before = resident_kibibytes(&server.id());
+    let before = resident_kibibytes(server.id());
     let mut idle: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
     for stream in &mut idle {
         stream.write_all(b"0:41\n0:").expect("room");
@@ -242,7 +242,7 @@ fn thousands_of_idle_connections_cost_little_and_disturb_no_one() {
         assert_eq!(reply, [137]);
     }
     assert_eq!(ask(&server, "0:68\n"), [180]);
-    let grown = resident_kibibytes(&server.id()).saturating_sub(before);
+    let grown = resident_kibibytes(server.id()).saturating_sub(before);
     eprintln!("{CONNECTIONS} idle connections: {grown} KiB");
     let open = u64::try_from(CONNECTIONS).expect("fits");
     assert!(grown < open * KIBIBYTES_EACH_MAX, "{grown} KiB for {CONNECTIONS} idle connections");

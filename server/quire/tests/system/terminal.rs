@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::common::{
-    process::{Server, Written},
+    process::Server,
     store::{folder, folder_with},
     wait_for,
 };
@@ -16,7 +16,7 @@ use crate::common::{
 pub(crate) struct Terminal {
     child: Child,
     keys: Option<ChildStdin>,
-    pub(crate) screen: Written,
+    pub(crate) screen: kit::Written,
 }
 
 impl Terminal {
@@ -32,7 +32,7 @@ impl Terminal {
         }
         let spawned = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.expect("script starts");
-        let screen = Written::bytes(child.stdout.take().expect("a pipe"));
+        let screen = kit::Written::bytes(child.stdout.take().expect("a pipe"));
         Some(Self { keys: child.stdin.take(), child, screen })
     }
 
@@ -182,7 +182,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     terminal.screen.until("quire> ");
     let process =
         std::fs::read_to_string(folder.path().join("pid")).expect("a number").trim().parse().expect("a number");
-    crate::common::process::signal(process, "TERM");
+    kit::signal(process, "TERM");
     let screen = terminal.screen.until("echoctl");
     assert!(screen.contains("stopping") && screen.contains("stopped"), "{screen}");
     let modes = screen.rsplit_once("speed").expect("what stty says").1;

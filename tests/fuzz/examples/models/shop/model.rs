@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use kit::ledger::{Entry, Kind, Ledger};
+
 use crate::calls::message::{Message, varint};
 use crate::calls::unary::Refusal;
 
@@ -15,12 +17,6 @@ pub const QUANTITY_MAX: i64 = 1 << 30;
 const STOCK_MAX: i64 = i32::MAX as i64;
 const CENTS_MAX: i64 = 100_000_000_000;
 const KEY_MAX: usize = 64;
-
-const ADDED: u64 = 1;
-const PURCHASE: u64 = 2;
-const REFUSED: u64 = 3;
-const RESTOCK: u64 = 4;
-const PRICE: u64 = 5;
 
 /// The sample, and books to import, which have no copies.
 const BOOKS: [(i64, &str, &str, i64); 13] = [
@@ -45,27 +41,14 @@ pub type Reply = Result<Message, Refusal>;
 struct Book {
     title: &'static str,
     topic: &'static str,
-    stock: i64,
     cents: i64,
-}
-
-#[derive(Clone, Default)]
-struct Entry {
-    kind: u64,
-    book: i64,
-    quantity: Option<i64>,
-    before: Option<i64>,
-    after: Option<i64>,
-    key: Vec<u8>,
-    /// `None` until it has been read.
-    time_ms: Option<u64>,
 }
 
 pub struct Model {
     books: BTreeMap<i64, Book>,
-    /// In order, from number 1.
-    log: Vec<Entry>,
-    keys: HashMap<Vec<u8>, usize>,
+    ledger: Ledger,
+    /// Times of entries that have been read, by number.
+    times_ms: HashMap<usize, u64>,
     /// Tokens of pages that have been read.
     pub tokens: HashMap<(String, String), String>,
 }
@@ -97,13 +80,14 @@ fn no_such_book(id: i64) -> String {
 
 impl Model {
     pub fn new() -> Self {
-        let (mut books, mut log) = (BTreeMap::new(), Vec::new());
-        for (place, (id, title, topic, cents)) in BOOKS.into_iter().enumerate() {
+        let (mut books, mut ledger) = (BTreeMap::new(), Ledger::default());
+        for (place, (book, title, topic, cents)) in BOOKS.into_iter().enumerate() {
             let stock = if place < SAMPLE { SAMPLE_STOCK } else { 0 };
-            books.insert(id, Book { title, topic, stock, cents });
-            log.push(Entry { kind: ADDED, book: id, before: Some(0), after: Some(stock), ..Entry::default() });
+            books.insert(book, Book { title, topic, cents });
+            let (before, after) = (Some(0), Some(stock));
+            ledger.append(Entry { kind: Kind::Added, book, quantity: None, before, after, key: Vec::new() }).unwrap();
         }
-        Self { books, log, keys: HashMap::new(), tokens: HashMap::new() }
+        Self { books, ledger, times_ms: HashMap::new(), tokens: HashMap::new() }
     }
 
     pub fn ids(&self) -> Vec<i64> {
@@ -122,20 +106,20 @@ impl Model {
     }
 
     pub fn stock(&self, id: i64) -> i64 {
-        self.books[&id].stock
+        self.ledger.stock(id).unwrap()
     }
 
     pub fn last_number(&self) -> usize {
-        self.log.len()
+        self.ledger.entries().len()
     }
 
     pub fn book(&self, id: i64) -> Message {
-        let Book { title, topic, stock, cents } = &self.books[&id];
+        let Book { title, topic, cents } = &self.books[&id];
         Message::new()
             .number(1, id as u64)
             .bytes(2, title.as_bytes())
             .bytes(3, topic.as_bytes())
-            .number(4, *stock as u64)
+            .number(4, self.stock(id) as u64)
             .double(5, *cents as f64 / 100.0)
             .number(6, *cents as u64)
     }
@@ -146,11 +130,6 @@ impl Model {
         } else {
             Message::new().bytes(2, no_such_book(id).as_bytes())
         })
-    }
-
-    fn append(&mut self, entry: Entry) -> u64 {
-        self.log.push(entry);
-        self.log.len() as u64
     }
 
     pub fn buy(&mut self, id: i64, quantity: Option<i64>, key: &[u8]) -> Reply {
@@ -169,31 +148,20 @@ impl Model {
         if id < 1 {
             return Ok(receipt(id, None, None, 0).number(6, 0));
         }
-        if let Some(number) = self.keys.get(key) {
-            return self.again(*number, id, wanted);
+        if let Some(number) = self.ledger.with_key(key) {
+            return self.again(number, id, wanted);
         }
-        let before = self.books.get(&id).map(|book| book.stock);
-        let is_sold = before.is_some_and(|before| before >= wanted);
-        let after = before.map(|before| if is_sold { before - wanted } else { before });
-        if let Some((book, after)) = self.books.get_mut(&id).zip(after) {
-            book.stock = after;
-        }
-        let mut number = 0;
-        if is_sold || !key.is_empty() {
-            let kind = if is_sold { PURCHASE } else { REFUSED };
-            let entry = Entry { kind, book: id, quantity: Some(wanted), before, after, key: key.into(), time_ms: None };
-            number = self.append(entry);
-            if !key.is_empty() {
-                self.keys.insert(key.into(), number as usize);
-            }
-        }
-        Ok(receipt(id, is_sold.then_some(wanted), after, number).number(6, 0))
+        let (left, number) = self.ledger.buy(id, wanted, key);
+        let is_sold = number.is_some_and(|number| self.ledger.entries()[number - 1].kind == Kind::Purchase);
+        Ok(receipt(id, is_sold.then_some(wanted), left, number.unwrap_or(0) as u64).number(6, 0))
     }
 
     fn again(&self, number: usize, id: i64, wanted: i64) -> Reply {
-        let first = &self.log[number - 1];
+        let first = &self.ledger.entries()[number - 1];
         if (first.book, first.quantity) == (id, Some(wanted)) {
-            return Ok(receipt(id, (first.kind == PURCHASE).then_some(wanted), first.after, number as u64).number(6, 1));
+            return Ok(
+                receipt(id, (first.kind == Kind::Purchase).then_some(wanted), first.after, number as u64).number(6, 1)
+            );
         }
         let why = format!(
             "this idempotency key belongs to an earlier request, for {} of book {} (number {number} in the log): \
@@ -217,10 +185,11 @@ impl Model {
             return Ok(Message::new().bytes(2, no_such_book(id).as_bytes()));
         };
         let before = std::mem::replace(&mut book.cents, cents);
-        let entry = Entry { kind: PRICE, book: id, before: Some(before), after: Some(cents), ..Entry::default() };
-        let number = self.append(entry);
-        let told = format!("book {id} costs {}.{:02} now", cents / 100, cents % 100);
-        let reply = Message::new().number(1, 1).bytes(2, told.as_bytes()).number(3, before as u64);
+        let (was, is) = (Some(before), Some(cents));
+        let entry = Entry { kind: Kind::Price, book: id, quantity: None, before: was, after: is, key: Vec::new() };
+        let number = self.ledger.append(entry).unwrap() as u64;
+        let message = format!("book {id} costs {}.{:02} now", cents / 100, cents % 100);
+        let reply = Message::new().number(1, 1).bytes(2, message.as_bytes()).number(3, before as u64);
         Ok(reply.number(4, cents as u64).number(5, number))
     }
 
@@ -229,31 +198,26 @@ impl Model {
         if !(0..=STOCK_MAX).contains(&amount) {
             return Err(invalid("amount", amount, &format!("a whole number from 0 to {STOCK_MAX}")));
         }
-        let mut raised = 0;
-        for (id, book) in self.books.iter_mut().filter(|(_, book)| book.stock < amount) {
-            let before = Some(std::mem::replace(&mut book.stock, amount));
-            self.log.push(Entry { kind: RESTOCK, book: *id, before, after: Some(amount), ..Entry::default() });
-            raised += 1;
-        }
-        Ok(Message::new().number(1, raised).number(2, amount as u64))
+        Ok(Message::new().number(1, self.ledger.restock(amount) as u64).number(2, amount as u64))
     }
 
     /// An entry of the log; its time is unknown until it has been read once.
     pub fn entry(&self, number: usize) -> Message {
-        let entry = &self.log[number - 1];
+        let entry = &self.ledger.entries()[number - 1];
         let message = Message::new().number(1, number as u64);
-        let message = match entry.time_ms {
-            Some(time_ms) => message.number(2, time_ms),
+        let message = match self.times_ms.get(&number) {
+            Some(time_ms) => message.number(2, *time_ms),
             None => message.unknown(&[2 << 3], TIME_BYTES),
         };
         let signed = |number: Option<i64>| number.map(i64::cast_unsigned);
-        let message = message.number(3, entry.kind).number(4, entry.book as u64).optional(5, signed(entry.quantity));
+        let message =
+            message.number(3, entry.kind as u64).number(4, entry.book as u64).optional(5, signed(entry.quantity));
         message.optional(6, signed(entry.before)).optional(7, signed(entry.after)).bytes(8, &entry.key)
     }
 
     /// Of these entries, the numbers of those with unknown times.
     pub fn timeless(&self, numbers: &[usize]) -> Vec<usize> {
-        numbers.iter().copied().filter(|number| self.log[number - 1].time_ms.is_none()).collect()
+        numbers.iter().copied().filter(|number| !self.times_ms.contains_key(number)).collect()
     }
 
     /// Records the time of an entry, which must be between the two.
@@ -263,7 +227,7 @@ impl Model {
         varint(time_ms, &mut again);
         assert_eq!(again, bytes, "a time");
         assert!((between[0]..=between[1]).contains(&time_ms), "entry {number} is of {time_ms}, not of {between:?}");
-        let known = self.log[number - 1].time_ms.replace(time_ms);
+        let known = self.times_ms.insert(number, time_ms);
         assert!(known.is_none_or(|known| known == time_ms), "entry {number} has two times");
     }
 }
@@ -278,7 +242,7 @@ const NO_SUCH_BOOK: u64 = 4;
 
 /// Fields of the reply up to the remaining stock.
 fn receipt(id: i64, sold: Option<i64>, left: Option<i64>, number: u64) -> Message {
-    let (outcome, told) = match left {
+    let (outcome, message) = match left {
         None => (NO_SUCH_BOOK, no_such_book(id)),
         _ if sold == Some(1) => (BOUGHT, format!("bought book {id}")),
         _ if sold.is_some() => (BOUGHT, format!("bought {} copies of book {id}", sold.unwrap_or_default())),
@@ -286,6 +250,6 @@ fn receipt(id: i64, sold: Option<i64>, left: Option<i64>, number: u64) -> Messag
         Some(1) => (TOO_FEW, format!("only 1 copy of book {id} is left")),
         Some(left) => (TOO_FEW, format!("only {left} copies of book {id} are left")),
     };
-    let reply = Message::new().number(1, sold.is_some().into()).bytes(2, told.as_bytes());
+    let reply = Message::new().number(1, sold.is_some().into()).bytes(2, message.as_bytes());
     reply.number(3, outcome).number(4, number).optional(5, left.map(i64::cast_unsigned))
 }

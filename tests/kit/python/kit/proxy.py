@@ -1,13 +1,16 @@
-"""A proxy that does harm: it passes the frames of HTTP/2 on and has, for some requests, a fault. It runs in a thread of its
-own. Must not know what the requests mean."""
+"""Proxies of TCP with faults: one that passes frames of HTTP/2 and harms some requests, and doors that can be closed so that
+what is sent through them waits. Each runs in a thread of its own. Must not know what passes."""
 
 import asyncio
 import collections
 import contextlib
 import random
+import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
+CHUNK = 1 << 16
 FAULTS = {
     "cut request": "the connection closes in the middle of the request",
     "cut answer": "the connection closes in the middle of the answer",
@@ -28,7 +31,6 @@ HOLD_SECONDS = 1.3
 REFUSE_SECONDS = 0.3
 PREFACE = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 DATA, HEADERS = 0, 1
-END_STREAM = 1
 REQUESTS_A_BLOCK = 100
 
 
@@ -45,33 +47,48 @@ def plan(seed: int, requests: int) -> dict[int, str]:
     return found
 
 
-class Proxy:
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def stop(self) -> None:
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _end(self) -> None:
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+class Proxy(_Loop):
+    """Passes everything on, but for the faults of some requests, by their numbers."""
+
     def __init__(self, target: str, faults: Mapping[int, str], restart: Callable[[], None]) -> None:
+        super().__init__()
         host, _, port = target.rpartition(":")
         self._target, self._restart, self._plan = (host, int(port)), restart, dict(faults)
         self.happened: collections.Counter[str] = collections.Counter()
         self._requests = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._chance = random.Random(0)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
         self._port = 0
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        self._run(self._listen())
         self.address = f"127.0.0.1:{self._port}"
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
 
     async def _end(self) -> None:
         self._server.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await super()._end()
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
@@ -180,3 +197,68 @@ async def _frame(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(data)
     await writer.drain()
+
+
+class Door:
+    """A relay that can be closed: what is sent waits, as packets do that no one answers; it is not refused."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, to: int) -> None:
+        self._loop, self._to = loop, to
+        self._open = asyncio.Event()
+        self._open.set()
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port: int = self._socket.getsockname()[1]
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=CHUNK)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.clear)
+
+    def open(self) -> None:
+        """Connections from before end, because their senders have long given up repeating what was lost."""
+        def again() -> None:
+            for writer in self._connections:
+                writer.transport.abort()
+            self._open.set()
+
+        self._loop.call_soon_threadsafe(again)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            await self._open.wait()
+            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._to, limit=CHUNK)
+        except OSError:
+            self._connections.discard(writer)
+            writer.transport.abort()
+            return
+        self._connections.add(other_writer)
+        ways = [asyncio.create_task(self._pass(reader, other_writer)), asyncio.create_task(self._pass(other_reader, writer))]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        # No news of an end comes through either.
+        await self._open.wait()
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        for each in (writer, other_writer):
+            self._connections.discard(each)
+            each.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK):
+                await self._open.wait()
+                writer.write(data)
+                await writer.drain()
+
+
+class Relays(_Loop):
+    """All doors of a cluster."""
+
+    def door(self, to: int) -> Door:
+        """A new port that leads to another one of this machine."""
+        door = Door(self._loop, to)
+        self._run(door.listen())
+        return door

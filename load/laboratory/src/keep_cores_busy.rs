@@ -7,24 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::server::on_core;
+use bench::cores::on_core;
 
 /// Lowest priority: about 1% of an ordinary thread's share of a core.
 const NICE: i32 = 19;
 
 /// Cores kept busy until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Awake {
+pub(crate) struct BusyCores {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Awake {
+impl BusyCores {
     /// Keeps these cores busy.
-    pub(crate) fn keep(cores: impl IntoIterator<Item = usize>) -> std::io::Result<Self> {
-        let mut awake = Self { over: Arc::default(), threads: Vec::new() };
+    pub(crate) fn start(cores: impl IntoIterator<Item = usize>) -> std::io::Result<Self> {
+        let mut busy = Self { over: Arc::default(), threads: Vec::new() };
         for core in cores {
-            let over = Arc::clone(&awake.over);
+            let over = Arc::clone(&busy.over);
             let spin = move || {
                 // At ordinary priority it would take half of the core.
                 if rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE).is_err() {
@@ -34,14 +34,14 @@ impl Awake {
                     std::hint::spin_loop();
                 }
             };
-            let started = on_core(Some(core), || thread::Builder::new().name(format!("awake-{core}")).spawn(spin))?;
-            awake.threads.push(started);
+            let started = on_core(Some(core), || thread::Builder::new().name(format!("busy-{core}")).spawn(spin))?;
+            busy.threads.push(started);
         }
-        Ok(awake)
+        Ok(busy)
     }
 }
 
-impl Drop for Awake {
+impl Drop for BusyCores {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_dropped() {
-        let awake = Awake::keep(bench::cores::cores().into_iter().take(1)).expect("a thread");
-        let over = Arc::clone(&awake.over);
-        drop(awake);
+        let busy = BusyCores::start(bench::cores::cores().into_iter().take(1)).expect("a thread");
+        let over = Arc::clone(&busy.over);
+        drop(busy);
         assert!(over.load(Ordering::Relaxed) && Arc::strong_count(&over) == 1, "its threads are gone");
     }
 }

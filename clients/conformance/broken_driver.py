@@ -1,4 +1,4 @@
-"""A driver that is wrong on purpose, to see that the campaign finds it: `careless.py ADDRESS FAULT`, with one of the faults
+"""A driver that is wrong on purpose, to see that the campaign finds it: `broken_driver.py ADDRESS FAULT`, with one of the faults
 `new-key`, a new key for each attempt, and `gives-up`, a purchase in doubt is told as not made. With `none` it is right."""
 
 import concurrent.futures
