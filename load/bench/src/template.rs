@@ -3,18 +3,15 @@
 //! The text depends on the [`Turn`] and the seed alone, never on the order of calls or the number of workers, so a seed
 //! repeats the same requests.
 
-pub(crate) mod random;
-mod rows;
-
 use std::fmt::{self, Write};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{anyhow, bail};
-
-use rand_core::RngCore as _;
+use anyhow::{Context as _, anyhow, bail, ensure};
+use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::SplitMix64;
-
-pub use rows::{ROWS_BYTES_MAX, Rows};
 
 /// Maximum random bytes of a `{{hex N}}`.
 pub const HEX_BYTES_MAX: usize = 1 << 20;
@@ -93,7 +90,7 @@ impl Template {
         if !literal.is_empty() {
             pieces.push(Piece::Literal(literal));
         }
-        Ok(Self { pieces, seed: random::seed(sources.seed, text), rows: sources.rows.clone() })
+        Ok(Self { pieces, seed: seed(sources.seed, text), rows: sources.rows.clone() })
     }
 
     /// The text, if it is the same for every request.
@@ -111,14 +108,14 @@ impl Template {
     }
 
     fn write(&self, turn: Turn, out: &mut impl Write) -> fmt::Result {
-        let mut draws = random::draws(self.seed, turn.number);
+        let mut draws = draws(self.seed, turn.number);
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(text) => out.write_str(text)?,
                 Piece::Number { first } => write!(out, "{}", first.wrapping_add(turn.number))?,
                 Piece::Client => write!(out, "{}", turn.client)?,
                 Piece::Worker => write!(out, "{}", turn.worker)?,
-                Piece::Random { low, high } => write!(out, "{}", random::between(&mut draws, *low, *high))?,
+                Piece::Random { low, high } => write!(out, "{}", between(&mut draws, *low, *high))?,
                 Piece::Hex { count } => write_hex(*count, &mut draws, out)?,
                 Piece::Cell { column } => {
                     if let Some(rows) = &self.rows {
@@ -176,4 +173,93 @@ fn write_hex(count: usize, draws: &mut SplitMix64, out: &mut impl Write) -> fmt:
         out.write_str(&format!("{:016x}", draws.next_u64().swap_bytes())[..rest * 2])?;
     }
     Ok(())
+}
+
+/// A seed for one template: two templates of a request must not draw the same values.
+fn seed(seed: u64, template: &str) -> u64 {
+    template.bytes().fold(mixed(seed), |hash, byte| mixed(hash ^ u64::from(byte)))
+}
+
+/// Generator for request `number`. Both are mixed, so that neighbours are not shifted copies of each other.
+fn draws(seed: u64, number: u64) -> SplitMix64 {
+    SplitMix64::seed_from_u64(mixed(seed ^ mixed(number)))
+}
+
+/// An integer from `low` to `high`, both included. Scaling 64 random bits favours some values by at most one part in
+/// 2^64 / (high - low), which no load could show.
+fn between(draws: &mut SplitMix64, low: i64, high: i64) -> i64 {
+    let span = u128::from(high.abs_diff(low)) + 1;
+    let offset = (u128::from(draws.next_u64()) * span) >> 64;
+    low.wrapping_add_unsigned(u64::try_from(offset).unwrap_or_default())
+}
+
+fn mixed(value: u64) -> u64 {
+    SplitMix64::seed_from_u64(value).next_u64()
+}
+
+/// Maximum size of the file, all of which is kept in memory.
+pub const ROWS_BYTES_MAX: u64 = 256 << 20;
+
+/// The rows of a CSV file with a header row.
+#[derive(Debug)]
+pub struct Rows {
+    columns: Vec<String>,
+    /// End of each cell in `text`, row by row; a cell begins where the one before it ends.
+    ends: Vec<u32>,
+    text: String,
+    count: u64,
+}
+
+impl Rows {
+    /// Reads a file of at most [`ROWS_BYTES_MAX`] bytes.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let read = || {
+            let mut bytes = Vec::new();
+            File::open(path)?.take(ROWS_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            ensure!(bytes.len() as u64 <= ROWS_BYTES_MAX, "more than {ROWS_BYTES_MAX} bytes");
+            Self::from_csv(&bytes)
+        };
+        read().with_context(|| format!("rows of {}", path.display()))
+    }
+
+    /// Reads CSV text.
+    pub fn from_csv(bytes: &[u8]) -> anyhow::Result<Self> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let mut reader = csv::Reader::from_reader(bytes);
+        let columns: Vec<String> = reader.headers()?.iter().map(|name| name.trim().to_owned()).collect();
+        ensure!(!columns.is_empty(), "empty; a header row with the names of the columns comes first");
+        for (number, name) in columns.iter().enumerate() {
+            ensure!(!name.is_empty(), "column {} has no name in the header row", number + 1);
+            ensure!(!columns[..number].contains(name), "the header row names column `{name}` twice");
+        }
+        let mut rows = Self { columns, ends: Vec::new(), text: String::new(), count: 0 };
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record)? {
+            for cell in &record {
+                rows.text.push_str(cell);
+                rows.ends.push(u32::try_from(rows.text.len()).unwrap_or(u32::MAX));
+            }
+            rows.count += 1;
+        }
+        ensure!(rows.count > 0, "no rows follow the header row");
+        Ok(rows)
+    }
+
+    /// The names in the header row.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Number of rows, at least one.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// A cell of the row for request `number`.
+    fn cell(&self, number: u64, column: usize) -> &str {
+        let row = usize::try_from(number % self.count).unwrap_or_default();
+        let at = row * self.columns.len() + column;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.text[start..self.ends[at] as usize]
+    }
 }

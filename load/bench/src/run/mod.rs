@@ -2,13 +2,11 @@
 //!
 //! [`crate::verdict`] judges the figures.
 
-mod closed_loop;
-mod open_loop;
+mod loops;
 mod series;
 mod state;
-mod timeouts;
-mod timer;
 mod usage;
+mod waits;
 mod worker;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::timeouts::Timeouts;
+use super::waits::Timeouts;
 use crate::plan::{End, Plan};
 use crate::recorder::{Asked, CUT, Recorder, TIMED_OUT, Window};
 use crate::report::csv::RowSink;

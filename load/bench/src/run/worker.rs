@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 
+use super::loops;
 use super::state::{Shared, Stage, WorkerState, until};
-use super::timer::Timer;
 use super::usage::Usage;
-use super::{closed_loop, open_loop};
+use super::waits::Timer;
 use crate::cores::pin_to;
 use crate::measurement::Finish;
 use crate::plan::{End, Pace};
@@ -123,12 +123,12 @@ impl Worker {
         let state = Rc::new(WorkerState::new(&self.shared, u32::try_from(self.number)?, window, slots));
         let mut tasks = JoinSet::new();
         match &plan.pace {
-            Pace::Closed { ramp_up } => closed_loop::spawn(&mut tasks, &state, &sessions, began, *ramp_up),
+            Pace::Closed { ramp_up } => loops::spawn_closed(&mut tasks, &state, &sessions, began, *ramp_up),
             Pace::Open { arrivals, profile } => {
                 let profile = profile.clone().preceded_by(plan.warm_up.as_secs_f64());
                 let due = DueTimes::new(profile, *arrivals, self.number, plan.workers, plan.seed);
                 let (state, timer, sessions) = (Rc::clone(&state), Timer::new()?, sessions.clone());
-                tasks.spawn_local(async move { open_loop::run(&state, &timer, due, began, sessions).await });
+                tasks.spawn_local(async move { loops::run_open(&state, &timer, due, began, sessions).await });
             }
         }
         let traffic = || total(sessions.iter().map(|(_, session)| session.traffic()));

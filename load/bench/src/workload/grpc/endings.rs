@@ -1,11 +1,15 @@
 //! Endings of calls as numbers: the statuses, then data that does not fit, then the workload's own.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, Value};
 use quire_rpc::Code;
 use quire_rpc::client::Codec;
+use serde::de::DeserializeSeed as _;
 
-use super::outcome::{OutcomeField, VALUES_MAX};
+use super::schema::listed;
 use crate::workload::{ENDINGS_MAX, Ending};
 
 /// A call that was not made, because its data does not fit the message.
@@ -84,4 +88,110 @@ impl Endings {
 
 pub(super) fn ending_of(code: Code) -> Ending {
     Ending { number: code as u16, is_error: code != Code::Ok }
+}
+
+/// Maximum characters of a value in a label.
+const VALUE_CHARACTERS_MAX: usize = 40;
+/// Maximum distinct values; later ones count as `other`, the last.
+pub(super) const VALUES_MAX: u16 = 256;
+
+/// A field of the answer, found by its path.
+#[derive(Clone, Debug)]
+pub struct OutcomeField {
+    descriptor: MessageDescriptor,
+    fields: Arc<[FieldDescriptor]>,
+    name: String,
+    /// Shared by all workers, so that each value has one number.
+    values: Arc<Mutex<HashMap<String, u16>>>,
+}
+
+impl OutcomeField {
+    /// Finds the field at a path such as `order.state`, or returns the reason that there is none.
+    pub fn find(path: &str, descriptor: &MessageDescriptor) -> Result<Self, String> {
+        let mut fields = Vec::new();
+        let mut within = Some(descriptor.clone());
+        for name in path.split('.') {
+            let Some(message) = within.take() else {
+                return Err(format!("{path}: the field before {name} has no fields"));
+            };
+            let found = message.get_field_by_name(name).or_else(|| message.get_field_by_json_name(name));
+            let Some(field) = found else {
+                let there: Vec<FieldDescriptor> = message.fields().collect();
+                let there = listed(there.iter().map(FieldDescriptor::name), name);
+                return Err(format!("{path}: no field {name} in {}; it has {there}", message.full_name()));
+            };
+            if let prost_reflect::Kind::Message(inner) = field.kind()
+                && !field.is_list()
+                && !field.is_map()
+            {
+                within = Some(inner);
+            }
+            fields.push(field);
+        }
+        if within.is_some() {
+            return Err(format!("{path}: this is a message: name one of its fields"));
+        }
+        let (descriptor, name) = (descriptor.clone(), path.to_owned());
+        Ok(Self { descriptor, fields: fields.into(), name, values: Arc::default() })
+    }
+
+    /// Number of an answer's value; `None` if the answer cannot be read.
+    pub(super) fn number(&self, message: &[u8], codec: Codec) -> Option<u16> {
+        let descriptor = self.descriptor.clone();
+        let decoded = match codec {
+            Codec::Proto => DynamicMessage::decode(descriptor, message).ok()?,
+            Codec::Json => descriptor.deserialize(&mut serde_json::Deserializer::from_slice(message)).ok()?,
+        };
+        let text = text(&self.walk(&decoded), self.fields.last());
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = u16::try_from(values.len()).unwrap_or(u16::MAX);
+        Some(match values.get(&text) {
+            Some(number) => *number,
+            None if next + 1 < VALUES_MAX => *values.entry(text).or_insert(next),
+            None => VALUES_MAX - 1,
+        })
+    }
+
+    fn walk<'a>(&self, message: &'a DynamicMessage) -> Cow<'a, Value> {
+        let mut fields = self.fields.iter();
+        let mut value = fields.next().map_or(Cow::Owned(Value::Bool(false)), |field| message.get_field(field));
+        for field in fields {
+            value = match value {
+                Cow::Borrowed(Value::Message(inner)) => inner.get_field(field),
+                Cow::Owned(Value::Message(inner)) => Cow::Owned(inner.get_field(field).into_owned()),
+                other => other,
+            };
+        }
+        value
+    }
+
+    pub(super) fn label(&self, number: u16) -> Option<String> {
+        if number == VALUES_MAX - 1 {
+            return Some(format!("{}: other", self.name));
+        }
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let (text, _) = values.iter().find(|(_, known)| **known == number)?;
+        Some(format!("{}={text}", self.name))
+    }
+}
+
+fn text(value: &Value, field: Option<&FieldDescriptor>) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::I32(value) => value.to_string(),
+        Value::I64(value) => value.to_string(),
+        Value::U32(value) => value.to_string(),
+        Value::U64(value) => value.to_string(),
+        Value::F32(value) => value.to_string(),
+        Value::F64(value) => value.to_string(),
+        Value::String(value) => value.chars().take(VALUE_CHARACTERS_MAX).collect(),
+        Value::Bytes(value) => format!("{} bytes", value.len()),
+        Value::EnumNumber(number) => {
+            let name = field.and_then(|field| Some(field.kind().as_enum()?.get_value(*number)?.name().to_owned()));
+            name.unwrap_or_else(|| number.to_string())
+        }
+        Value::List(items) => format!("{} items", items.len()),
+        Value::Map(items) => format!("{} items", items.len()),
+        Value::Message(_) => "a message".to_owned(),
+    }
 }

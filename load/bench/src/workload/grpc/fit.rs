@@ -7,7 +7,7 @@ use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use serde_path_to_error::{Deserializer, Path, Segment, Track};
 
-use super::nearest::listed;
+use super::schema::listed;
 
 /// Maximum characters of a value in an error.
 const SHOWN_MAX: usize = 40;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use quire_rpc::client::{Address, Channel, HttpFailure, HttpRequest};
 
-use super::ending::{CLOSED, CONNECTION, RESET, ended};
+use super::http1::{CLOSED, CONNECTION, RESET, ended};
 use super::request::Requests;
 use crate::workload::channel::{rest, settings};
 use crate::workload::socket::Dialer;

@@ -3,8 +3,6 @@
 //! A request is sent when it is handed to the connection; if the server has closed it, sending begins with opening
 //! another. Bodies are read to their end and counted, not kept.
 
-mod ending;
-mod get;
 mod http1;
 mod http2;
 mod probe;
@@ -17,12 +15,11 @@ use super::socket::Dialer;
 use super::{Answer, Session, Traffic, Workload};
 use crate::template::Turn;
 
-use ending::UNSENDABLE;
+use http1::UNSENDABLE;
 use request::Unsendable;
 
-pub use get::get;
 pub use http2::STREAMS_MAX_DEFAULT;
-pub use probe::probe;
+pub use probe::{get, probe};
 pub use request::{Asked, Requests};
 
 /// An HTTP load.
@@ -68,7 +65,7 @@ impl Workload for HttpWorkload {
     }
 
     fn label(&self, ending: u16) -> String {
-        ending::label(ending)
+        http1::label(ending)
     }
 }
 
@@ -97,7 +94,7 @@ impl Session for HttpSession {
                 Err(unsendable) => Err(unsendable),
             },
         };
-        ended.unwrap_or_else(|Unsendable| ending::ended(Instant::now(), None, UNSENDABLE))
+        ended.unwrap_or_else(|Unsendable| http1::ended(Instant::now(), None, UNSENDABLE))
     }
 
     fn traffic(&self) -> Traffic {

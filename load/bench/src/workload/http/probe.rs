@@ -4,10 +4,16 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{anyhow, ensure};
+use bytes::Bytes;
+use http::{Request, header::HOST};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::workload::socket::{CONNECT_TIME_MAX, Dialer};
+use crate::workload::socket::{CONNECT_TIME_MAX, Dialer, Transport};
 
 /// The client's preface with empty SETTINGS (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -48,4 +54,20 @@ pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::R
             SETTINGS_TIME_MAX.as_secs()
         ),
     }
+}
+
+/// The body of a successful answer on a new connection, which is closed after it; `host` is the Host header.
+pub async fn get(transport: Transport, host: &str, resource: &str, bytes_max: usize) -> anyhow::Result<Bytes> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(transport)).await?;
+    // It ends with its sender; the request reports its errors.
+    tokio::spawn(connection);
+    let request = Request::get(resource).header(HOST, host).body(Empty::<Bytes>::new())?;
+    let answer = sender.send_request(request).await?;
+    ensure!(answer.status().is_success(), "it answers {resource} with '{}'", answer.status());
+    let body = Limited::new(answer.into_body(), bytes_max).collect().await;
+    let too_large = |error: &(dyn std::error::Error + 'static)| error.is::<LengthLimitError>();
+    body.map(http_body_util::Collected::to_bytes).map_err(|error| match error {
+        error if too_large(&*error) => anyhow!("its answer is larger than {bytes_max} bytes"),
+        error => anyhow!(error),
+    })
 }
