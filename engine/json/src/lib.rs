@@ -10,26 +10,18 @@
 
 mod compile;
 mod error;
-mod key;
 mod known;
-mod lengths;
 mod number;
-mod parts;
 mod read;
 mod scan;
 mod schema;
-mod seen;
 mod text;
-mod time;
-mod values;
 pub mod wire;
 mod write;
 
 pub use error::Error;
 pub use schema::{MessageId, Schema};
 
-#[cfg(test)]
-mod known_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]

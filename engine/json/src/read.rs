@@ -1,16 +1,14 @@
 //! Converts JSON to wire bytes, appended as the text is read.
 
+use std::borrow::Cow;
+
 use super::DEPTH_MAX;
 use super::error::{Error, shown};
-use super::known::{base64_len, read_base64, read_path};
-use super::lengths::Lengths;
-use super::number::{varint_of, wanted};
+use super::known::{base64_len, parse_duration, parse_timestamp, read_base64, read_path};
+use super::number::{float_word, parse_float, parse_whole, varint_of, wanted};
 use super::scan::Scanner;
 use super::schema::{Field, Form, Kind, Message, MessageId, Schema, Shape};
-use super::seen::Seen;
-use super::time::{parse_duration, parse_timestamp};
-use super::values;
-use crate::wire::{Value, put_delimited, put_number, put_varint};
+use crate::wire::{Value, put_delimited, put_number, put_varint, varint_len};
 
 const VARINT: u64 = 0;
 const EIGHT_BYTES: u64 = 1;
@@ -172,13 +170,13 @@ impl<'s> Reader<'s, '_, '_> {
                 self.tag(field.number, CLOSE);
             }
             Kind::String => {
-                let text = values::string(&mut self.scan, "a string")?;
+                let text = string(&mut self.scan, "a string")?;
                 if explicit || !text.is_empty() {
                     self.put(field.number, Value::Bytes(text.as_bytes()));
                 }
             }
             Kind::Bytes => self.bytes(field.number, explicit)?,
-            kind => match values::scalar(self.schema, kind, &mut self.scan)? {
+            kind => match scalar(self.schema, kind, &mut self.scan)? {
                 Some(Value::Number(0) | Value::Eight(0) | Value::Four(0)) if !explicit => {}
                 Some(value) => self.put(field.number, value),
                 None => return Ok(false),
@@ -189,7 +187,7 @@ impl<'s> Reader<'s, '_, '_> {
 
     fn bytes(&mut self, number: u32, explicit: bool) -> Result<(), Error> {
         let mut at = self.scan;
-        let text = values::string(&mut self.scan, wanted(Kind::Bytes))?;
+        let text = string(&mut self.scan, wanted(Kind::Bytes))?;
         let len = base64_len(&text);
         if len == 0 && !explicit && text.is_empty() {
             return Ok(());
@@ -216,7 +214,7 @@ impl<'s> Reader<'s, '_, '_> {
         let first = self.out.len();
         for index in 0.. {
             let read = match block {
-                Some(_) => values::scalar(self.schema, field.kind, &mut self.scan).map(|value| {
+                Some(_) => scalar(self.schema, field.kind, &mut self.scan).map(|value| {
                     if let Some(value) = value {
                         self.put_value(value);
                     }
@@ -254,7 +252,7 @@ impl<'s> Reader<'s, '_, '_> {
             self.tag(field.number, LENGTH);
             let open = self.lengths.open(self.out);
             let key_start = self.out.len();
-            match values::key(key, &name)? {
+            match map_key(key, &name)? {
                 Value::Number(0) | Value::Eight(0) | Value::Four(0) | Value::Bytes([]) => {}
                 key => self.put(1, key),
             }
@@ -316,7 +314,7 @@ impl<'s> Reader<'s, '_, '_> {
         }
         loop {
             if self.scan.key()?.decode()? == "@type" {
-                return Ok(Some(values::string(&mut self.scan, "a type URL in quotes")?.into_owned()));
+                return Ok(Some(string(&mut self.scan, "a type URL in quotes")?.into_owned()));
             }
             let before = self.scan.at();
             self.scan.skip()?;
@@ -353,7 +351,7 @@ impl<'s> Reader<'s, '_, '_> {
 
     fn time(&mut self, parse: fn(&str) -> Option<(i64, i32)>, wanted: &str) -> Result<(), Error> {
         let mut at = self.scan;
-        let text = values::string(&mut self.scan, wanted)?;
+        let text = string(&mut self.scan, wanted)?;
         let (seconds, nanos) = parse(&text).ok_or_else(|| at.expected(wanted))?;
         put_number(1, seconds.cast_unsigned(), self.out);
         put_number(2, varint_of(nanos), self.out);
@@ -361,7 +359,7 @@ impl<'s> Reader<'s, '_, '_> {
     }
 
     fn field_mask(&mut self) -> Result<(), Error> {
-        let text = values::string(&mut self.scan, "field paths in a string, such as `title,author.name`")?;
+        let text = string(&mut self.scan, "field paths in a string, such as `title,author.name`")?;
         for path in text.split(',').filter(|path| !path.is_empty()) {
             let wrong = || Error::new(format!("the path \"{}\" must be in camel case, without `_`", shown(path)));
             put_delimited(1, read_path(path).ok_or_else(wrong)?.as_bytes(), self.out);
@@ -398,5 +396,177 @@ impl<'s> Reader<'s, '_, '_> {
                 self.out.extend_from_slice(bytes);
             }
         }
+    }
+}
+
+/// A number, a boolean or an enum value; None for an unknown enum name.
+#[inline]
+fn scalar(schema: &Schema, kind: Kind, scan: &mut Scanner<'_>) -> Result<Option<Value<'static>>, Error> {
+    let next = scan.peek();
+    let start = *scan;
+    let value = match kind {
+        Kind::Bool if scan.take_exact("true") => Some(Value::Number(1)),
+        Kind::Bool if scan.take_exact("false") => Some(Value::Number(0)),
+        Kind::Null if scan.take_exact("null") || scan.take_exact("\"NULL_VALUE\"") || scan.take_exact("0") => {
+            Some(Value::Number(0))
+        }
+        Kind::Bool | Kind::Null => None,
+        Kind::Enum(id) if next == Some(b'"') => {
+            let number = schema.enumeration(id).number(&scan.string()?.decode()?);
+            return Ok(number.map(|number| Value::Number(varint_of(number))));
+        }
+        _ if next == Some(b'"') => quoted(kind, &scan.string()?.decode()?),
+        _ => unquoted(kind, scan.number(wanted(kind))?),
+    };
+    if value.is_none() {
+        *scan = start;
+        return Err(scan.expected(wanted(kind)));
+    }
+    Ok(value)
+}
+
+#[inline]
+fn unquoted(kind: Kind, text: &str) -> Option<Value<'static>> {
+    if matches!(kind, Kind::Float | Kind::Double) { parse_float(kind, text) } else { parse_whole(kind, text) }
+}
+
+/// A quoted number, without white space.
+fn quoted(kind: Kind, text: &str) -> Option<Value<'static>> {
+    if matches!(kind, Kind::Float | Kind::Double)
+        && let Some(value) = float_word(kind, text)
+    {
+        return Some(value);
+    }
+    let found = Scanner::new(text).number("").ok()?;
+    if found.len() == text.len() { unquoted(kind, found) } else { None }
+}
+
+/// A map key, which JSON always quotes.
+fn map_key(kind: Kind, text: &str) -> Result<Value<'_>, Error> {
+    let value = match kind {
+        Kind::String => Some(Value::Bytes(text.as_bytes())),
+        Kind::Bool if text == "true" => Some(Value::Number(1)),
+        Kind::Bool if text == "false" => Some(Value::Number(0)),
+        Kind::Bool => None,
+        _ => quoted(kind, text),
+    };
+    value.ok_or_else(|| Error::new(format!("a key must be {}, in quotes; found \"{}\"", wanted(kind), shown(text))))
+}
+
+#[inline]
+fn string<'a>(scan: &mut Scanner<'a>, wanted: &str) -> Result<Cow<'a, str>, Error> {
+    if scan.peek() != Some(b'"') {
+        return Err(scan.expected(wanted));
+    }
+    scan.string()?.decode()
+}
+
+/// A set of small numbers.
+struct Seen {
+    first: u64,
+    /// Allocated only for messages of more than 64 members and oneofs.
+    more: Vec<u64>,
+}
+
+impl Seen {
+    #[inline]
+    fn new(len: usize) -> Self {
+        Self { first: 0, more: vec![0; len.saturating_sub(64).div_ceil(64)] }
+    }
+
+    /// Inserts an index; false if it was present.
+    #[inline]
+    fn insert(&mut self, index: usize) -> bool {
+        let word = if index < 64 { &mut self.first } else { &mut self.more[index / 64 - 1] };
+        let bit = 1 << (index % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+}
+
+/// Length prefixes. Each gets one byte; longer ones are widened in one pass at the end, so deep nesting moves no byte
+/// twice. These are the ones that need more than one byte.
+#[derive(Debug, Default)]
+struct Lengths {
+    /// Position and value of each.
+    wide: Vec<(usize, u64)>,
+    /// Bytes that all of them still lack.
+    missing: usize,
+}
+
+/// A length prefix that is not filled in yet.
+#[derive(Debug)]
+struct Open {
+    at: usize,
+    missing_before: usize,
+}
+
+impl Lengths {
+    #[inline]
+    fn open(&mut self, out: &mut Vec<u8>) -> Open {
+        let at = out.len();
+        out.push(0);
+        Open { at, missing_before: self.missing }
+    }
+
+    /// Fills in the length of everything appended since `open`.
+    #[inline]
+    fn close(&mut self, open: &Open, out: &mut [u8]) {
+        let length = out.len() - open.at - 1 + self.missing - open.missing_before;
+        match u8::try_from(length) {
+            Ok(short) if short < 0x80 => out[open.at] = short,
+            _ => {
+                self.wide.push((open.at, length as u64));
+                self.missing += varint_len(length as u64) - 1;
+            }
+        }
+    }
+
+    /// Widens the long prefixes. `out` must still hold everything that was closed.
+    #[inline]
+    fn finish(self, out: &mut Vec<u8>) {
+        if self.missing > 0 {
+            self.widen(out);
+        }
+    }
+
+    fn widen(mut self, out: &mut Vec<u8>) {
+        self.wide.sort_unstable();
+        let mut from = out.len();
+        let mut to = from + self.missing;
+        out.resize(to, 0);
+        let mut length = Vec::with_capacity(10);
+        for (at, value) in self.wide.into_iter().rev() {
+            let moved = from - (at + 1);
+            out.copy_within(at + 1..from, to - moved);
+            length.clear();
+            put_varint(value, &mut length);
+            to -= moved + length.len();
+            out[to..to + length.len()].copy_from_slice(&length);
+            from = at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lengths_inside_long_lengths_count_each_other() {
+        let (mut lengths, mut out) = (Lengths::default(), vec![7]);
+        let outer = lengths.open(&mut out);
+        let inner = lengths.open(&mut out);
+        out.extend([1; 200]);
+        lengths.close(&inner, &mut out);
+        let short = lengths.open(&mut out);
+        out.extend([2; 127]);
+        lengths.close(&short, &mut out);
+        lengths.close(&outer, &mut out);
+        lengths.finish(&mut out);
+        // 330 = 2 + 200 + 1 + 127
+        let wanted = [&[7, 0xca, 2, 0xc8, 1][..], &[1; 200], &[127], &[2; 127]].concat();
+        assert_eq!(out, wanted);
     }
 }

@@ -5,13 +5,10 @@
 
 use super::DEPTH_MAX;
 use super::error::{Error, shown};
-use super::key::Key;
-use super::known::{write_base64, write_path};
+use super::known::{write_base64, write_duration, write_path, write_timestamp};
 use super::number::{low, unzigzag, wanted, write_float, write_whole};
-use super::parts::{Parts, Run, gather, is_ascending};
 use super::schema::{Field, Form, Kind, Message, MessageId, Schema, Shape};
 use super::text::write_quoted;
-use super::time::{write_duration, write_timestamp};
 use crate::wire::{Fields, Value};
 
 impl Schema {
@@ -31,7 +28,7 @@ struct Writer<'s, 'o> {
 
 /// Nesting levels left, and whether fields have names.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     depth: usize,
     is_named: bool,
 }
@@ -43,7 +40,7 @@ impl<'s> Writer<'s, '_> {
         let start = self.out.len();
         match message.form {
             Form::Object => {
-                self.fields(message, parts, Place { depth, is_named: true })?;
+                self.fields(message, parts, Position { depth, is_named: true })?;
                 // The first member's comma becomes the brace.
                 match self.out.get_mut(start) {
                     Some(first) => *first = b'{',
@@ -53,7 +50,7 @@ impl<'s> Writer<'s, '_> {
                 Ok(())
             }
             Form::Bare => {
-                self.fields(message, parts, Place { depth, is_named: false })?;
+                self.fields(message, parts, Position { depth, is_named: false })?;
                 if self.out.len() == start { self.default(&message.fields[0], depth) } else { Ok(()) }
             }
             Form::Value => {
@@ -62,7 +59,7 @@ impl<'s> Writer<'s, '_> {
                         return Err(Error::new("a google.protobuf.Value has a number that is not finite"));
                     }
                 }
-                self.fields(message, parts, Place { depth, is_named: false })?;
+                self.fields(message, parts, Position { depth, is_named: false })?;
                 let is_empty = self.out.len() == start;
                 if is_empty { Err(Error::new("a google.protobuf.Value has no value")) } else { Ok(()) }
             }
@@ -72,9 +69,9 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
-    fn fields(&mut self, message: &'s Message, parts: &Parts<'_>, place: Place) -> Result<(), Error> {
+    fn fields(&mut self, message: &'s Message, parts: &Parts<'_>, position: Position) -> Result<(), Error> {
         if !parts.is_one() || !is_ascending(message, parts.first)? {
-            return self.gathered(message, parts, place);
+            return self.gathered(message, parts, position);
         }
         let mut fields = Fields::of(parts.first);
         let mut known = message.fields.iter();
@@ -91,66 +88,66 @@ impl<'s> Writer<'s, '_> {
                 continue;
             }
             let written = match field.shape {
-                Shape::Single { explicit } => self.single(field, value, explicit, place),
-                Shape::List { .. } => self.list(field, Run::new(&mut fields, number, value), place),
-                Shape::Map(key) => self.map(field, key, Run::new(&mut fields, number, value), place),
+                Shape::Single { explicit } => self.single(field, value, explicit, position),
+                Shape::List { .. } => self.list(field, Run::new(&mut fields, number, value), position),
+                Shape::Map(key) => self.map(field, key, Run::new(&mut fields, number, value), position),
             };
-            written.map_err(|error| inside(error, field, place))?;
+            written.map_err(|error| inside(error, field, position))?;
         }
         Ok(())
     }
 
     #[cold]
-    fn gathered(&mut self, message: &'s Message, parts: &Parts<'_>, place: Place) -> Result<(), Error> {
+    fn gathered(&mut self, message: &'s Message, parts: &Parts<'_>, position: Position) -> Result<(), Error> {
         for run in gather(message, parts)?.chunk_by(|(one, _), (other, _)| one == other) {
             let field = &message.fields[run[0].0];
             let values = run.iter().map(|(_, value)| Ok(*value));
             let written = match (field.shape, field.kind) {
-                (Shape::List { .. }, _) => self.list(field, values, place),
-                (Shape::Map(key), _) => self.map(field, key, values, place),
+                (Shape::List { .. }, _) => self.list(field, values, position),
+                (Shape::Map(key), _) => self.map(field, key, values, position),
                 (Shape::Single { .. }, Kind::Message(id) | Kind::Group(id)) => {
                     Parts::of(values.map(|value| bytes(field.kind, value?))).and_then(|parts| {
-                        self.name(field, place);
-                        self.message(id, &parts, place.depth)
+                        self.name(field, position);
+                        self.message(id, &parts, position.depth)
                     })
                 }
-                (Shape::Single { explicit }, _) => self.single(field, run[run.len() - 1].1, explicit, place),
+                (Shape::Single { explicit }, _) => self.single(field, run[run.len() - 1].1, explicit, position),
             };
-            written.map_err(|error| inside(error, field, place))?;
+            written.map_err(|error| inside(error, field, position))?;
         }
         Ok(())
     }
 
     #[inline]
-    fn name(&mut self, field: &Field, place: Place) {
-        if place.is_named {
+    fn name(&mut self, field: &Field, position: Position) {
+        if position.is_named {
             self.out.extend_from_slice(field.member.as_bytes());
         }
     }
 
     #[inline]
-    fn single(&mut self, field: &Field, value: Value<'_>, explicit: bool, place: Place) -> Result<(), Error> {
+    fn single(&mut self, field: &Field, value: Value<'_>, explicit: bool, position: Position) -> Result<(), Error> {
         if !explicit && is_default(field.kind, value) {
             return Ok(());
         }
-        self.name(field, place);
-        self.value(field.kind, value, place.depth)
+        self.name(field, position);
+        self.value(field.kind, value, position.depth)
     }
 
     fn list<'a>(
         &mut self,
         field: &Field,
         values: impl Iterator<Item = Result<Value<'a>, Error>>,
-        place: Place,
+        position: Position,
     ) -> Result<(), Error> {
         let start = self.out.len();
-        self.name(field, place);
+        self.name(field, position);
         self.out.push(b'[');
         let first = self.out.len();
         for (index, value) in values.enumerate() {
             let written = match value? {
-                Value::Bytes(block) if is_number(field.kind) => self.packed(field.kind, block, place.depth),
-                value => self.value(field.kind, value, place.depth),
+                Value::Bytes(block) if is_number(field.kind) => self.packed(field.kind, block, position.depth),
+                value => self.value(field.kind, value, position.depth),
             };
             written.map_err(|error| error.inside_element(index))?;
             if self.out.len() > first && self.out.last() != Some(&b',') {
@@ -186,7 +183,7 @@ impl<'s> Writer<'s, '_> {
         field: &Field,
         key: Kind,
         entries: impl Iterator<Item = Result<Value<'a>, Error>>,
-        place: Place,
+        position: Position,
     ) -> Result<(), Error> {
         let mut sorted = Vec::new();
         for entry in entries {
@@ -195,17 +192,17 @@ impl<'s> Writer<'s, '_> {
         }
         sorted.sort_by_key(|(key, _)| *key);
         let Kind::Message(id) = field.kind else { return Ok(()) };
-        self.name(field, place);
+        self.name(field, position);
         self.out.push(b'{');
         for (index, (found, entry)) in sorted.iter().enumerate() {
             if sorted.get(index + 1).is_some_and(|(next, _)| next == found) {
                 continue;
             }
             let start = self.out.len();
-            self.key(key, found.value(key), place.depth)?;
+            self.key(key, found.value(key), position.depth)?;
             let end = self.out.len();
             self.out.push(b':');
-            let written = self.message(id, &Parts::one(entry), place.depth);
+            let written = self.message(id, &Parts::one(entry), position.depth);
             written.map_err(|error| error.inside_entry(&String::from_utf8_lossy(&self.out[start + 1..end - 1])))?;
             self.out.push(b',');
         }
@@ -325,7 +322,7 @@ impl<'s> Writer<'s, '_> {
             self.message(id, &parts, depth)?;
         } else {
             let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
-            self.fields(message, &parts, Place { depth, is_named: true })?;
+            self.fields(message, &parts, Position { depth, is_named: true })?;
         }
         self.out.push(b'}');
         Ok(())
@@ -366,8 +363,8 @@ impl<'s> Writer<'s, '_> {
 }
 
 #[cold]
-fn inside(error: Error, field: &Field, place: Place) -> Error {
-    if place.is_named { error.inside(field.name()) } else { error }
+fn inside(error: Error, field: &Field, position: Position) -> Error {
+    if position.is_named { error.inside(field.name()) } else { error }
 }
 
 fn is_number(kind: Kind) -> bool {
@@ -392,4 +389,161 @@ fn bytes(kind: Kind, value: Value<'_>) -> Result<&[u8], Error> {
         (_, Value::Bytes(bytes)) => Ok(bytes),
         _ => Err(Error::wrong_type(wanted(kind))),
     }
+}
+
+/// A map key for comparison.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    fn of(kind: Kind, entry: &'a [u8]) -> Result<Self, Error> {
+        let mut key = if kind == Kind::String { Self::Text(&[]) } else { Self::Number(0) };
+        for field in Fields::of(entry) {
+            if let (1, value) = field? {
+                key = match (value, kind) {
+                    (Value::Bytes(text), Kind::String) => Self::Text(text),
+                    (Value::Eight(number), Kind::Fixed64 | Kind::Sfixed64)
+                    | (Value::Number(number), Kind::Int64 | Kind::Uint64 | Kind::Sint64) => Self::Number(number),
+                    (Value::Four(number), Kind::Fixed32 | Kind::Sfixed32) => Self::Number(u64::from(number)),
+                    (Value::Number(number), Kind::Bool) => Self::Number(u64::from(number != 0)),
+                    (Value::Number(number), _) if kind.is_half() => Self::Number(u64::from(low(number))),
+                    _ => return Err(Error::wrong_type(wanted(kind))),
+                };
+            }
+        }
+        Ok(key)
+    }
+
+    fn value(self, kind: Kind) -> Value<'a> {
+        match (self, kind) {
+            (Self::Text(text), _) => Value::Bytes(text),
+            (Self::Number(number), Kind::Fixed64 | Kind::Sfixed64) => Value::Eight(number),
+            (Self::Number(number), Kind::Fixed32 | Kind::Sfixed32) => Value::Four(low(number)),
+            (Self::Number(number), _) => Value::Number(number),
+        }
+    }
+}
+
+/// Payloads that make up one message: protobuf merges repeated occurrences.
+struct Parts<'a> {
+    first: &'a [u8],
+    more: Vec<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    #[inline]
+    fn one(first: &'a [u8]) -> Self {
+        Self { first, more: Vec::new() }
+    }
+
+    fn of(mut payloads: impl Iterator<Item = Result<&'a [u8], Error>>) -> Result<Self, Error> {
+        let first = payloads.next().transpose()?.unwrap_or_default();
+        Ok(Self { first, more: payloads.collect::<Result<_, _>>()? })
+    }
+
+    #[inline]
+    fn is_one(&self) -> bool {
+        self.more.is_empty()
+    }
+
+    fn fields(&self) -> impl Iterator<Item = Result<(u64, Value<'a>), Error>> {
+        let payloads = std::iter::once(&self.first).chain(&self.more);
+        payloads.flat_map(|payload| Fields::of(payload)).map(|field| field.map_err(Error::from))
+    }
+}
+
+/// Consecutive values of one field.
+struct Run<'f, 'a> {
+    fields: &'f mut Fields<'a>,
+    number: u64,
+    first: Option<Value<'a>>,
+}
+
+impl<'f, 'a> Run<'f, 'a> {
+    fn new(fields: &'f mut Fields<'a>, number: u64, first: Value<'a>) -> Self {
+        Self { fields, number, first: Some(first) }
+    }
+}
+
+impl<'a> Iterator for Run<'_, 'a> {
+    type Item = Result<Value<'a>, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
+        let mut ahead = self.fields.clone();
+        match ahead.next()? {
+            Ok((number, value)) if number == self.number => {
+                *self.fields = ahead;
+                Some(Ok(value))
+            }
+            // The message's own loop reads the next field, or its error, again.
+            _ => None,
+        }
+    }
+}
+
+/// True if the fields are in ascending order, only lists and maps repeat, and each oneof has one member.
+#[inline]
+fn is_ascending(message: &Message, wire: &[u8]) -> Result<bool, Error> {
+    let (mut last, mut oneofs) = (0, 0u64);
+    let mut known = message.fields.iter();
+    let mut next = known.next();
+    for found in Fields::of(wire) {
+        let (number, _) = found?;
+        while let Some(field) = next
+            && u64::from(field.number) < number
+        {
+            next = known.next();
+        }
+        let field = next.filter(|field| u64::from(field.number) == number);
+        if number <= last && (number < last || field.is_some_and(Field::is_single)) {
+            return Ok(false);
+        }
+        if let Some(index) = field.and_then(|field| field.oneof) {
+            // A shared bit only sends the message down the gathering path.
+            let bit = 1 << (index % 64);
+            if oneofs & bit != 0 {
+                return Ok(false);
+            }
+            oneofs |= bit;
+        }
+        last = number;
+    }
+    Ok(true)
+}
+
+/// Indexes and values of the fields, sorted by index, without oneof members that a later member replaces.
+fn gather<'a>(message: &Message, parts: &Parts<'a>) -> Result<Vec<(usize, Value<'a>)>, Error> {
+    let mut found = Vec::new();
+    // The last member of each oneof, and the index in `found` from which its values count.
+    let mut chosen = vec![(usize::MAX, 0); message.oneofs.len()];
+    for field in parts.fields() {
+        let (number, value) = field?;
+        let Ok(index) = message.fields.binary_search_by_key(&number, |field| u64::from(field.number)) else {
+            continue;
+        };
+        if let Some(oneof) = message.fields[index].oneof
+            && chosen[usize::from(oneof)].0 != index
+        {
+            chosen[usize::from(oneof)] = (index, found.len());
+        }
+        found.push((index, value));
+    }
+    let mut position = 0;
+    found.retain(|(index, _)| {
+        let counts = message.fields[*index].oneof.is_none_or(|oneof| {
+            let (member, from) = chosen[usize::from(oneof)];
+            member == *index && position >= from
+        });
+        position += 1;
+        counts
+    });
+    found.sort_by_key(|(index, _)| *index);
+    Ok(found)
 }
