@@ -5,12 +5,10 @@
 mod conformance;
 mod echo;
 mod interop;
-mod plain_http;
 
 pub use conformance::Conformance;
-pub use echo::EchoService;
+pub use echo::{EchoService, PlainHttp};
 pub use interop::InteropService;
-pub use plain_http::PlainHttp;
 
 /// Generated from `echo.proto`.
 pub mod proto {

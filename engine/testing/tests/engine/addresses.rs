@@ -46,9 +46,9 @@ async fn an_address_without_a_server_is_passed_over_on_either_http() {
 }
 
 /// Resolves to the addresses set last.
-struct Told(Arc<Mutex<Vec<SocketAddr>>>);
+struct Moving(Arc<Mutex<Vec<SocketAddr>>>);
 
-impl Resolver for Told {
+impl Resolver for Moving {
     async fn resolve(&self) -> io::Result<Vec<Address>> {
         Ok(self.0.lock().unwrap().iter().copied().map(Address::Tcp).collect())
     }
@@ -58,7 +58,7 @@ impl Resolver for Told {
 async fn a_resolver_is_asked_before_each_connection() {
     let addresses = Arc::new(Mutex::new(Vec::new()));
     let settings = Settings { reconnect_first: Duration::from_millis(1), ..Settings::default() };
-    let builder = Channel::builder("http://shop.example").unwrap().resolver(Told(Arc::clone(&addresses)));
+    let builder = Channel::builder("http://shop.example").unwrap().resolver(Moving(Arc::clone(&addresses)));
     let channel = builder.settings(settings).connect_lazy().unwrap();
     let error = channel.ready().await.unwrap_err().to_string();
     assert_eq!(error, "cannot reach shop.example: the resolver knows no address");
