@@ -3,7 +3,6 @@
 //! Must not know sockets, tasks or a clock: time enters as milliseconds that never go back, and what a request means is
 //! the caller's business.
 
-mod budget;
 mod config;
 mod connection;
 mod error;
@@ -12,11 +11,10 @@ mod frame;
 mod head;
 mod hpack;
 mod output;
-mod settings;
 mod streams;
 
 pub use config::{Config, Rate};
-pub use connection::{Connection, Event, Side, Whole};
+pub use connection::{CompleteRequest, Connection, Event, Side};
 pub use error::{ConnectionError, ErrorCode, StreamError};
 pub use field::{Field, is_hop_by_hop};
 pub use frame::{FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, HEAD_BYTES, PREFACE, WINDOW_MAX};

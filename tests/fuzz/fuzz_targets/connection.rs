@@ -7,7 +7,9 @@ use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey, Whole};
+use quire_http2::{
+    CachedBlock, CompleteRequest, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey,
+};
 
 /// Bodies of many windows would only repeat the same round trips.
 const WINDOWS_MAX: usize = 4;
@@ -54,7 +56,7 @@ impl End {
         self.held.extend_from_slice(bytes);
         let held = std::mem::take(&mut self.held);
         let mut input = &held[..];
-        while let Some(Whole { stream, body, .. }) = self.connection.receive_whole(&mut input, 0, None) {
+        while let Some(CompleteRequest { stream, body, .. }) = self.connection.receive_complete(&mut input, 0, None) {
             *self.received.entry(stream.id()).or_default() += body.len();
             if body.len() % 2 == 1 && self.connection.answer(stream, &self.head, b"x", None) {
                 continue;

@@ -1,29 +1,24 @@
 //! State of one connection (RFC 9113 sections 3.4, 5 and 6): the loop over received frames, and its errors.
 
-mod block_cache;
-mod commands;
-mod control;
-mod data;
-mod headers;
-mod pump;
-mod waiting;
-mod whole;
+mod complete;
+mod heads;
+mod receive;
+mod send;
 
 use std::cmp::{max, min};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use self::block_cache::BlockCache;
-use self::waiting::Waiting;
-pub use self::waiting::Whole;
-use crate::budget::Budget;
-use crate::config::Config;
+pub use self::complete::CompleteRequest;
+use self::heads::{BlockCache, WaitingHeads};
+use crate::config::{Budget, Config};
 use crate::error::{ConnectionError, ErrorCode};
-use crate::frame::{self, FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, HEAD_BYTES, PREFACE, WINDOW_MAX, kind};
+use crate::frame::{
+    self, FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, HEAD_BYTES, PREFACE, Settings, WINDOW_DEFAULT, WINDOW_MAX, kind,
+};
 use crate::head::Head;
 use crate::hpack::{Decoder, Encoder};
 use crate::output::Output;
-use crate::settings::{Settings, WINDOW_DEFAULT};
 use crate::streams::{StreamKey, Streams};
 
 /// Smallest useful DATA payload, the last frame's excepted: shorter frames cost more than they carry.
@@ -119,7 +114,7 @@ pub struct Connection {
     encoder: Encoder,
     block_cache: BlockCache,
     streams: Streams,
-    waiting: Waiting,
+    waiting: WaitingHeads,
     /// Stream of the last complete request while it has no slot yet.
     unplaced: Option<StreamKey>,
     /// Slots with something to send, in round-robin order.
@@ -167,7 +162,7 @@ impl Connection {
             encoder: Encoder::new(config.encoder_table_bytes_max as usize),
             block_cache: BlockCache::default(),
             streams: Streams::new(),
-            waiting: Waiting::default(),
+            waiting: WaitingHeads::default(),
             unplaced: None,
             ready: VecDeque::new(),
             queued_total: 0,

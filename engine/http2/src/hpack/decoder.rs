@@ -2,11 +2,12 @@
 
 use std::cmp::max;
 
+use super::STATIC;
+use super::primitives::{decode_huffman, read_integer};
 use super::table::Table;
-use super::{STATIC, huffman, integer};
 use crate::error::ConnectionError;
 use crate::field::Field;
-use crate::settings::TABLE_BYTES_DEFAULT;
+use crate::frame::TABLE_BYTES_DEFAULT;
 
 const BEYOND_TABLE: ConnectionError = ConnectionError::compression("index beyond the header table");
 
@@ -57,7 +58,7 @@ impl Decoder {
         let mut resizes = 0;
         while let Some(&first) = block.first() {
             let field = if first & 0x80 != 0 {
-                let index = integer::read(&mut block, 7)?;
+                let index = read_integer(&mut block, 7)?;
                 if decoded.oversized {
                     self.check_index(index)?;
                     continue;
@@ -109,7 +110,7 @@ impl Decoder {
 
     fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<Field, ConnectionError> {
         self.literal.clear();
-        match integer::read(block, prefix_bits)? {
+        match read_integer(block, prefix_bits)? {
             0 => string(block, &mut self.literal)?,
             index => {
                 let known = self.indexed(index)?;
@@ -122,7 +123,7 @@ impl Decoder {
     }
 
     fn resize(&mut self, block: &mut &[u8]) -> Result<(), ConnectionError> {
-        let bytes_max = integer::read(block, 5)?;
+        let bytes_max = read_integer(block, 5)?;
         if bytes_max > self.table_bytes_max {
             return Err(ConnectionError::compression("table size update above the setting"));
         }
@@ -139,13 +140,13 @@ impl Decoder {
 /// Reads a string literal (RFC 7541 section 5.2).
 fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
     let coded = block.first().is_some_and(|first| first & 0x80 != 0);
-    let length = integer::read(block, 7)?;
+    let length = read_integer(block, 7)?;
     let Some((bytes, rest)) = block.split_at_checked(length) else {
         return Err(ConnectionError::compression("header block ends inside a string"));
     };
     *block = rest;
     if coded {
-        huffman::decode(bytes, out)
+        decode_huffman(bytes, out)
     } else {
         out.extend_from_slice(bytes);
         Ok(())

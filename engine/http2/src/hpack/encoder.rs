@@ -5,10 +5,11 @@
 
 use std::cmp::min;
 
+use super::primitives::{encode_huffman, huffman_len, write_integer};
 use super::table::Table;
-use super::{STATIC, huffman, integer, static_table};
+use super::{STATIC, static_table};
 use crate::field::Field;
-use crate::settings::TABLE_BYTES_DEFAULT;
+use crate::frame::TABLE_BYTES_DEFAULT;
 
 /// Representation of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,32 +68,32 @@ impl Encoder {
         let Some((smallest, wanted)) = self.resize.take() else { return };
         if smallest < wanted {
             self.table.resize(smallest);
-            integer::write(out, 0x20, 5, smallest);
+            write_integer(out, 0x20, 5, smallest);
         }
         self.table.resize(wanted);
-        integer::write(out, 0x20, 5, wanted);
+        write_integer(out, 0x20, 5, wanted);
     }
 
     pub(crate) fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
         let known = match static_table::find(name, value) {
-            Some((index, true)) => return integer::write(out, 0x80, 7, index),
+            Some((index, true)) => return write_integer(out, 0x80, 7, index),
             Some((index, false)) => Some(index),
             None => None,
         };
         if indexing == Indexing::Insert {
             if let Some(position) = self.table.iter().position(|field| field.is(name, value)) {
-                return integer::write(out, 0x80, 7, STATIC.len() + 1 + position);
+                return write_integer(out, 0x80, 7, STATIC.len() + 1 + position);
             }
             let field = Field::new(name, value);
             if field.table_bytes() <= self.table.bytes_max() {
-                integer::write(out, 0x40, 6, known.unwrap_or(0));
+                write_integer(out, 0x40, 6, known.unwrap_or(0));
                 string_pair(known.is_none(), name, value, out);
                 self.table.insert(field);
                 return;
             }
         }
         let pattern = if indexing == Indexing::Never { 0x10 } else { 0 };
-        integer::write(out, pattern, 4, known.unwrap_or(0));
+        write_integer(out, pattern, 4, known.unwrap_or(0));
         if known.is_none() {
             plain_string(name, out);
         }
@@ -150,17 +151,17 @@ fn string_pair(with_name: bool, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 /// Appends the shorter of Huffman and plain form: for strings sent once and then indexed, bytes matter more than
 /// cycles.
 fn shortest_string(string: &[u8], out: &mut Vec<u8>) {
-    let coded = huffman::encoded_len(string);
+    let coded = huffman_len(string);
     if coded < string.len() {
-        integer::write(out, 0x80, 7, coded);
-        huffman::encode(string, out);
+        write_integer(out, 0x80, 7, coded);
+        encode_huffman(string, out);
     } else {
         plain_string(string, out);
     }
 }
 
 fn plain_string(string: &[u8], out: &mut Vec<u8>) {
-    integer::write(out, 0, 7, string.len());
+    write_integer(out, 0, 7, string.len());
     out.extend_from_slice(string);
 }
 

@@ -2,8 +2,7 @@
 
 mod decoder;
 mod encoder;
-mod huffman;
-mod integer;
+mod primitives;
 mod static_table;
 mod table;
 

@@ -1,6 +1,7 @@
 //! The worked examples of RFC 7541 appendix C, as a table: each row is a block on a connection's table.
 
-use super::{Decoder, integer};
+use super::Decoder;
+use super::primitives::write_integer;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -11,7 +12,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn check(table_bytes: usize, blocks: &[(&str, &str, usize)]) {
     let mut decoder = Decoder::new(table_bytes);
     let mut resize = Vec::new();
-    integer::write(&mut resize, 0x20, 5, table_bytes);
+    write_integer(&mut resize, 0x20, 5, table_bytes);
     decoder.decode(&resize, usize::MAX, &mut Vec::new()).unwrap();
     for (hex, expected, used_bytes) in blocks {
         let mut fields = Vec::new();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quire_http2::{
-    Config, Connection, ConnectionError, ErrorCode, Event, HEAD_BYTES, Head, PREFACE, Side, StreamKey, Whole,
+    CompleteRequest, Config, Connection, ConnectionError, ErrorCode, Event, HEAD_BYTES, Head, PREFACE, Side, StreamKey,
 };
 
 pub(crate) const DATA: u8 = 0;
@@ -103,12 +103,12 @@ impl Peer {
     }
 
     /// Takes complete requests as such, and other frames as [`Peer::feed`] does.
-    pub(crate) fn feed_whole(&mut self, mut input: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
+    pub(crate) fn feed_complete(&mut self, mut input: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
         let mut seen = Vec::new();
         let mut last: Option<Arc<Head>> = None;
         loop {
-            if let Some(Whole { stream, head, body }) =
-                self.connection.receive_whole(&mut input, self.now_ms, last.as_ref())
+            if let Some(CompleteRequest { stream, head, body }) =
+                self.connection.receive_complete(&mut input, self.now_ms, last.as_ref())
             {
                 last = head.or(last);
                 let path = last.as_ref().map_or(&b""[..], |head| head.path());

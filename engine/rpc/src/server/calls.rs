@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http::Extensions;
-use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey, Whole};
+use quire_http2::{CompleteRequest, Connection, ConnectionError, Event, Head, StreamKey};
 use quire_net::{Caller, Client};
 use tokio::time::Instant;
 
@@ -165,7 +165,8 @@ impl Calls {
         let mut same: Option<SameHead> = None;
         loop {
             let last = same.as_ref().map(|same| &same.head);
-            if let Some(Whole { stream, head, body }) = self.connection.receive_whole(input, now_ms, last) {
+            if let Some(CompleteRequest { stream, head, body }) = self.connection.receive_complete(input, now_ms, last)
+            {
                 if let Some(head) = head {
                     same = Some(self.same_head(head));
                 }

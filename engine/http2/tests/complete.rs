@@ -89,7 +89,7 @@ fn outcome(peer: &mut Peer, steps: &[Step], is_whole: bool) -> impl PartialEq + 
     let (mut failure, mut next) = (None, 9);
     for part in steps.split(|step| matches!(step, Step::Cut)) {
         let bytes = part.iter().flat_map(|step| step.bytes(&mut next)).collect::<Vec<u8>>();
-        match if is_whole { peer.feed_whole(&bytes) } else { peer.feed(&bytes) } {
+        match if is_whole { peer.feed_complete(&bytes) } else { peer.feed(&bytes) } {
             Ok(seen) => {
                 for seen in seen {
                     let (id, what) = match seen {
@@ -146,7 +146,7 @@ fn answer_in_one_piece_is_the_answer_piece_by_piece() {
         let ids = (9 + 20 * round..).step_by(2).take(10);
         let mut input = &whole(ids.clone())[..];
         for id in ids {
-            let request = one.connection.receive_whole(&mut input, 0, None).expect("it came whole");
+            let request = one.connection.receive_complete(&mut input, 0, None).expect("it came whole");
             let (stream, path) = (request.stream, request.head.map(|head| head.path().to_vec()));
             assert_eq!((stream.id(), path.as_deref(), request.body), (id, Some(&b"/"[..]), &BODY[..]));
             assert!(one.connection.is_live(stream) && one.connection.is_receive_closed(stream));
@@ -191,7 +191,7 @@ fn answer_that_does_not_fit_is_left_to_be_sent_piece_by_piece() {
     peer.feed(&setting(4, 3)).unwrap();
     for (id, body, fits) in [(13, &b"pong"[..], false), (15, b"ton", true), (17, b"", true)] {
         let bytes = whole([id].into_iter());
-        let request = peer.connection.receive_whole(&mut &bytes[..], 0, None).expect("it came whole");
+        let request = peer.connection.receive_complete(&mut &bytes[..], 0, None).expect("it came whole");
         let stream = request.stream;
         assert_eq!(peer.connection.answer(stream, &blocks[0], body, Some(&blocks[1])), fits, "{id}");
         assert_eq!(peer.connection.is_live(stream), !fits);
@@ -200,7 +200,7 @@ fn answer_that_does_not_fit_is_left_to_be_sent_piece_by_piece() {
         }
     }
     let bytes = whole([19].into_iter());
-    let request = peer.connection.receive_whole(&mut &bytes[..], 0, None).expect("it came whole");
+    let request = peer.connection.receive_complete(&mut &bytes[..], 0, None).expect("it came whole");
     let stream = request.stream;
     assert!(peer.connection.receive(&mut &[][..], 0).unwrap().is_none());
     assert!(!peer.connection.answer(stream, &blocks[0], b"ton", None), "something else was done first");
@@ -215,7 +215,7 @@ fn stream_keeps_its_place_when_another_ends_before_anything_is_done_about_it() {
     peer.connection.send_bytes(slow, bytes::Bytes::from_static(&BODY), true).unwrap();
     assert!(peer.connection.is_sending(slow), "it waits for the output to be written");
     let bytes = whole([11].into_iter());
-    let stream = peer.connection.receive_whole(&mut &bytes[..], 0, None).expect("it came whole").stream;
+    let stream = peer.connection.receive_complete(&mut &bytes[..], 0, None).expect("it came whole").stream;
     peer.sent();
     assert!(!peer.connection.is_live(slow) && peer.connection.is_live(stream));
     peer.connection.send_head(stream, true, head).unwrap();
@@ -244,12 +244,12 @@ fn whole_requests_earn_what_floods_spend() {
     let mut blocks = <[CachedBlock; 2]>::default();
     for id in (9..90).step_by(4) {
         let bytes = whole([id].into_iter());
-        let stream = peer.connection.receive_whole(&mut &bytes[..], 0, None).expect("it came whole").stream;
+        let stream = peer.connection.receive_complete(&mut &bytes[..], 0, None).expect("it came whole").stream;
         // Six useless frames, as many as one request earns.
         peer.feed(&frame(PING, 0, 0, &[0; 8]).repeat(6)).unwrap();
         peer.feed(&frame(RST_STREAM, 0, stream.id(), &[0, 0, 0, 8])).unwrap();
         let bytes = whole([id + 2].into_iter());
-        let stream = peer.connection.receive_whole(&mut &bytes[..], 0, None).expect("it came whole").stream;
+        let stream = peer.connection.receive_complete(&mut &bytes[..], 0, None).expect("it came whole").stream;
         if !peer.connection.answer(stream, &blocks[0], b"pong", Some(&blocks[1])) {
             peer.connection.send_head_cached(stream, &mut blocks[0], false, head).unwrap();
             peer.connection.send_head_cached(stream, &mut blocks[1], true, trailers).unwrap();

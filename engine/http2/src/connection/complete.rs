@@ -9,24 +9,34 @@
 use std::cmp::min;
 use std::sync::Arc;
 
-use super::waiting::Whole;
 use super::{Connection, Event, Phase, Side, window_units};
 use crate::frame::{self, HEAD_BYTES, flag, kind};
 use crate::head::{Head, Section};
 use crate::hpack::{CachedBlock, SHORT_BYTES, ShortBlock};
 use crate::streams::StreamKey;
 
+/// A complete request.
+#[derive(Debug)]
+pub struct CompleteRequest<'a> {
+    /// Its stream; the peer's side has ended.
+    pub stream: StreamKey,
+    /// Its head; `None` if it is the `last` that the caller passed.
+    pub head: Option<Arc<Head>>,
+    /// Its body, borrowed from the input.
+    pub body: &'a [u8],
+}
+
 impl Connection {
     /// Takes frames off `input` until a request is complete; `None` if another frame comes first, which is left to
     /// [`Connection::receive`]. Answer the request with [`Connection::answer`] or like any other. `last` is the
     /// previous request's head, which most requests share.
     #[inline]
-    pub fn receive_whole<'a>(
+    pub fn receive_complete<'a>(
         &mut self,
         input: &mut &'a [u8],
         now_ms: u64,
         last: Option<&Arc<Head>>,
-    ) -> Option<Whole<'a>> {
+    ) -> Option<CompleteRequest<'a>> {
         self.now_ms = now_ms;
         self.place();
         let is_usual = self.phase == Phase::Open && self.peer_settings_seen && self.side == Side::Server;
@@ -58,7 +68,7 @@ impl Connection {
                     let stream = self.streams.next(frame.stream);
                     self.unplaced = Some(stream);
                     *input = rest;
-                    return Some(Whole { stream, head, body: payload });
+                    return Some(CompleteRequest { stream, head, body: payload });
                 }
                 _ => return None,
             }
@@ -94,11 +104,11 @@ impl Connection {
     #[inline]
     pub(super) fn place(&mut self) {
         if let Some(stream) = self.unplaced.take() {
-            self.place_whole(stream);
+            self.place_complete(stream);
         }
     }
 
-    fn place_whole(&mut self, stream: StreamKey) {
+    fn place_complete(&mut self, stream: StreamKey) {
         let placed = self.insert(stream.id);
         debug_assert_eq!(placed, stream, "no stream has ended since the key was told");
         if let Some(slot) = self.streams.get_mut(stream) {
@@ -107,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// Answers a complete request right after [`Connection::receive_whole`]: a head, a body, and trailers unless the
+    /// Answers a complete request right after [`Connection::receive_complete`]: a head, a body, and trailers unless the
     /// body ends the stream. Does nothing and returns false if it must be sent piecemeal: the stream was already used,
     /// a block must be encoded, or the body would wait for other streams or for a window.
     #[inline]

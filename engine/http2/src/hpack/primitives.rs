@@ -1,9 +1,61 @@
-//! The Huffman code of header strings (RFC 7541 section 5.2 and appendix B).
+//! Integers with a prefix and Huffman-coded strings (RFC 7541 section 5 and appendix B).
 //!
-//! The code is canonical: the lengths define it. Decoding walks a table four bits at a time; the shortest code has five
-//! bits, so a step yields one symbol at most.
+//! The Huffman code is canonical: the lengths define it. Decoding walks a table four bits at a time; the shortest code has
+//! five bits, so a step yields one symbol at most.
 
 use crate::error::ConnectionError;
+
+/// Largest length or index we accept; a longer one is an attack or an error.
+const VALUE_MAX: usize = 1 << 24;
+
+/// Reads an integer whose first byte shares its high bits with other flags.
+#[inline]
+pub(crate) fn read_integer(input: &mut &[u8], prefix_bits: u32) -> Result<usize, ConnectionError> {
+    let mask = (1usize << prefix_bits) - 1;
+    let Some((&first, rest)) = input.split_first() else {
+        return Err(ConnectionError::compression("header block ends inside an integer"));
+    };
+    *input = rest;
+    let value = usize::from(first) & mask;
+    if value < mask { Ok(value) } else { read_integer_rest(input, value) }
+}
+
+fn read_integer_rest(input: &mut &[u8], mut value: usize) -> Result<usize, ConnectionError> {
+    for shift in [0, 7, 14, 21] {
+        let Some((&byte, rest)) = input.split_first() else {
+            return Err(ConnectionError::compression("header block ends inside an integer"));
+        };
+        *input = rest;
+        value += usize::from(byte & 0x7f) << shift;
+        if value > VALUE_MAX {
+            break;
+        }
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(ConnectionError::compression("integer in a header block is too large"))
+}
+
+/// Writes an integer; `pattern` holds the representation's high bits.
+pub(crate) fn write_integer(out: &mut Vec<u8>, pattern: u8, prefix_bits: u32, mut value: usize) {
+    let mask = (1usize << prefix_bits) - 1;
+    if value < mask {
+        out.push(pattern | low_byte(value));
+        return;
+    }
+    out.push(pattern | low_byte(mask));
+    value -= mask;
+    while value >= 0x80 {
+        out.push(low_byte(value & 0x7f) | 0x80);
+        value >>= 7;
+    }
+    out.push(low_byte(value));
+}
+
+fn low_byte(value: usize) -> u8 {
+    value.to_le_bytes()[0]
+}
 
 const SYMBOLS: usize = 257;
 const END_OF_STRING: usize = 256;
@@ -133,7 +185,7 @@ const fn ones_path(nodes: &[[u16; 2]; 256]) -> [bool; 256] {
 }
 
 /// Appends the decoded string.
-pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+pub(crate) fn decode_huffman(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
     let mut state = 0u8;
     let mut may_end = true;
     for &byte in input {
@@ -153,12 +205,12 @@ pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionEr
 }
 
 /// Number of bytes that `encode` writes.
-pub(crate) fn encoded_len(input: &[u8]) -> usize {
+pub(crate) fn huffman_len(input: &[u8]) -> usize {
     let bits: usize = input.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)
 }
 
-pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode_huffman(input: &[u8], out: &mut Vec<u8>) {
     let mut pending = 0u64;
     let mut bits = 0u32;
     for &byte in input {
@@ -179,23 +231,42 @@ pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    /// RFC 7541 appendix C.1.
+    #[test]
+    fn integers_of_the_rfc_survive_a_round_trip() {
+        for (value, prefix, bytes) in [(10, 5, &[0b01010][..]), (1337, 5, &[31, 154, 10]), (42, 8, &[42])] {
+            let mut out = Vec::new();
+            write_integer(&mut out, 0, prefix, value);
+            assert_eq!(out, bytes);
+            assert_eq!(read_integer(&mut &bytes[..], prefix).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn endless_and_cut_integers_are_errors() {
+        assert!(read_integer(&mut &[0xff, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01][..], 7).is_err());
+        assert!(read_integer(&mut &[0xff, 0xff, 0xff, 0xff, 0x7f][..], 7).is_err());
+        assert!(read_integer(&mut &[0xff, 0x80][..], 7).is_err());
+        assert!(read_integer(&mut &[][..], 7).is_err());
+    }
+
     #[test]
     fn every_byte_survives_a_round_trip() {
         let all: Vec<u8> = (0..=255).collect();
         let mut coded = Vec::new();
-        encode(&all, &mut coded);
-        assert_eq!(coded.len(), encoded_len(&all));
+        encode_huffman(&all, &mut coded);
+        assert_eq!(coded.len(), huffman_len(&all));
         let mut plain = Vec::new();
-        decode(&coded, &mut plain).unwrap();
+        decode_huffman(&coded, &mut plain).unwrap();
         assert_eq!(plain, all);
     }
 
     #[test]
     fn padding_must_be_ones_and_shorter_than_a_byte() {
         let mut out = Vec::new();
-        assert!(decode(&[0x1f], &mut out).is_ok(), "'a' then three ones");
-        assert!(decode(&[0x18], &mut out).is_err(), "'a' then zeros");
-        assert!(decode(&[0x1f, 0xff], &mut out).is_err(), "'a' then eleven ones");
-        assert!(decode(&[0xff, 0xff, 0xff, 0xff], &mut out).is_err(), "the end-of-string symbol");
+        assert!(decode_huffman(&[0x1f], &mut out).is_ok(), "'a' then three ones");
+        assert!(decode_huffman(&[0x18], &mut out).is_err(), "'a' then zeros");
+        assert!(decode_huffman(&[0x1f, 0xff], &mut out).is_err(), "'a' then eleven ones");
+        assert!(decode_huffman(&[0xff, 0xff, 0xff, 0xff], &mut out).is_err(), "the end-of-string symbol");
     }
 }

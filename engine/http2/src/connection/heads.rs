@@ -1,7 +1,9 @@
-//! Cache of decoded header blocks: clients send the same block again and again.
+//! Heads of a connection: the cache of decoded header blocks, since clients send the same block again and again, and the
+//! request heads that wait for their bodies.
 //!
-//! An entry is valid only for the generation of the HPACK table that it was decoded on.
+//! A cached block is valid only for the generation of the HPACK table that it was decoded on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::head::{Head, Section};
@@ -21,7 +23,7 @@ struct CachedHead {
 
 /// Cache slot, shared by some hashes.
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     /// Hash of the last block that missed here.
     missed: u64,
     /// Boxed, since most connections send one block or two.
@@ -32,7 +34,7 @@ struct Place {
 /// in a row, so blocks that never repeat, such as those with an exact timeout, cost no memory and evict nothing.
 #[derive(Debug, Default)]
 pub(super) struct BlockCache {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     /// Slot of the last hit: most blocks repeat the one before.
     last: usize,
 }
@@ -50,25 +52,25 @@ impl BlockCache {
         hash
     }
 
-    fn place(hash: u64) -> usize {
+    fn slot(hash: u64) -> usize {
         usize::from((hash >> 32).to_le_bytes()[0]) % CACHED_BLOCKS
     }
 
     #[inline]
     pub(super) fn get(&mut self, section: Section, block: &[u8], generation: u64) -> Option<&Arc<Head>> {
         if !self.has_at(self.last, section, block, generation) {
-            let place = Self::place(Self::hash(block));
-            if !self.has_at(place, section, block, generation) {
+            let slot = Self::slot(Self::hash(block));
+            if !self.has_at(slot, section, block, generation) {
                 return None;
             }
-            self.last = place;
+            self.last = slot;
         }
-        self.places[self.last].kept.as_deref().map(|entry| &entry.head)
+        self.slots[self.last].kept.as_deref().map(|entry| &entry.head)
     }
 
     #[inline]
-    fn has_at(&self, place: usize, section: Section, block: &[u8], generation: u64) -> bool {
-        let entry = self.places.get(place).and_then(|place| place.kept.as_deref());
+    fn has_at(&self, slot: usize, section: Section, block: &[u8], generation: u64) -> bool {
+        let entry = self.slots.get(slot).and_then(|slot| slot.kept.as_deref());
         entry.is_some_and(|entry| {
             entry.length == block.len()
                 && entry.generation == generation
@@ -81,19 +83,75 @@ impl BlockCache {
         if block.len() > CACHED_BLOCK_BYTES {
             return;
         }
-        if self.places.is_empty() {
-            self.places.resize_with(CACHED_BLOCKS, Place::default);
+        if self.slots.is_empty() {
+            self.slots.resize_with(CACHED_BLOCKS, Slot::default);
         }
         let hash = Self::hash(block);
-        let place = &mut self.places[Self::place(hash)];
-        if std::mem::replace(&mut place.missed, hash) != hash {
+        let slot = &mut self.slots[Self::slot(hash)];
+        if std::mem::replace(&mut slot.missed, hash) != hash {
             return;
         }
         let mut bytes = [0; CACHED_BLOCK_BYTES];
         bytes[..block.len()].copy_from_slice(block);
         let length = block.len();
         let cached = CachedHead { generation, section, length, block: bytes, head: Arc::clone(head) };
-        place.kept = Some(Box::new(cached));
+        slot.kept = Some(Box::new(cached));
+    }
+}
+
+/// Requests whose head alone has arrived, in stream order.
+#[derive(Debug, Default)]
+pub(super) struct WaitingHeads {
+    runs: VecDeque<Run>,
+    requests: usize,
+}
+
+/// Consecutive streams with the same head: most clients repeat a call.
+#[derive(Debug)]
+struct Run {
+    head: Arc<Head>,
+    first: u32,
+    last: u32,
+}
+
+impl WaitingHeads {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.requests
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, id: u32, head: &Arc<Head>) {
+        self.requests += 1;
+        if let Some(run) = self.runs.back_mut()
+            && Arc::ptr_eq(&run.head, head)
+            && id == run.last + 2
+        {
+            run.last = id;
+            return;
+        }
+        self.runs.push_back(Run { head: Arc::clone(head), first: id, last: id });
+    }
+
+    /// The first stream and its head.
+    #[inline]
+    pub(super) fn first(&self) -> Option<(u32, &Arc<Head>)> {
+        self.runs.front().map(|run| (run.first, &run.head))
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        let Some(run) = self.runs.front_mut() else { return };
+        self.requests -= 1;
+        if run.first < run.last {
+            run.first += 2;
+        } else {
+            self.runs.pop_front();
+        }
     }
 }
 
