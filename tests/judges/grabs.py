@@ -235,7 +235,7 @@ GRABS = {
     watches: (1, ["limits.health_watches"]),
     reflections: (1, ["limits.reflection_streams"]),
     unread_values: (1, []),
-    unread_pages: (1, ["limits.buffer_bytes"]),
+    unread_pages: (1, []),
     patient_readers: (1, []),
     bodies_of_strangers: (1, ["token"]),
     idle_connections: (2, ["limits.connections"]),
@@ -248,7 +248,6 @@ GRABS = {
 }
 # Small enough for an attack to reach them at once.
 FLAGS = {
-    unread_pages: ["--set", "limits.buffer_bytes=32MiB"],
     idle_connections: ["--set", "limits.connections=1000"],
     idle_task_connections: ["--set", "tasks.connections=1000"],
     values_without_end: ["--set", "kv.total_bytes=64MiB"],
