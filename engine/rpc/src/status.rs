@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
@@ -180,6 +181,15 @@ impl Status {
     /// Progress of the call, for its caller.
     pub fn reach(&self) -> Reach {
         self.0.reach
+    }
+
+    /// Sets the delay after which the client may retry; without one it must not (gRPC A6, "Pushback").
+    #[must_use]
+    pub fn with_retry_pushback(mut self, delay: Option<Duration>) -> Self {
+        let milliseconds = delay.map_or_else(|| "-1".to_owned(), |delay| delay.as_millis().to_string());
+        // The name and digits are always valid.
+        let _ = self.metadata_mut().insert("grpc-retry-pushback-ms", &milliseconds);
+        self
     }
 
     /// Sets the progress of the call.

@@ -1,6 +1,15 @@
-//! Keys, values and entries, with their memory use.
+//! Keys, values and entries, with their memory use, and the clock for their expiry: wall-clock time, because entries
+//! outlive the process.
 
-use std::{fmt, num::NonZeroU64, sync::Arc};
+use std::{
+    fmt,
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 
@@ -80,6 +89,28 @@ impl Entry {
 /// Memory of an entry, as counted by the limit `total_bytes`.
 pub(crate) fn entry_bytes(key: &[u8], value: &Value) -> usize {
     ENTRY_BYTES + key.len() + value.held_bytes
+}
+
+/// Milliseconds since 1970.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The machine's clock.
+    #[default]
+    Wall,
+    /// A time set by a test.
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    pub(crate) fn now_ms(&self) -> u64 {
+        match self {
+            Self::Wall => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            }
+            Self::Manual(time) => time.load(Ordering::SeqCst),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use hosting::Client;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::{
-    clock::Clock,
-    entry::{Entry, Key, Value, Version},
+    entry::{Clock, Entry, Key, Value, Version},
     fault::{Fault, Limit},
     journal::{Journal, OpenError},
     settings::{Durability, Limits, Settings, StoreKind},

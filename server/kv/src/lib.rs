@@ -24,12 +24,9 @@
 
 #![cfg_attr(not(feature = "journal"), expect(dead_code, reason = "only the journal needs all of the table"))]
 
-mod clock;
 mod entry;
-mod expiry;
 mod fault;
 pub mod grpc;
-mod index;
 #[cfg(feature = "journal")]
 mod journal;
 #[cfg(not(feature = "journal"))]
@@ -42,11 +39,10 @@ mod settings;
 mod snapshot;
 mod table;
 mod timer;
-mod usage;
 mod watch;
 mod write;
 
-pub use clock::Clock;
+pub use entry::Clock;
 pub use entry::{Entry, Key, Value, Version};
 pub use fault::{Fault, Limit};
 pub use journal::OpenError;

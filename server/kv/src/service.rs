@@ -15,7 +15,7 @@ use quire_rpc::{
 use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{
-    clock::Clock,
+    entry::Clock,
     grpc::{
         AdminService, PairsService, RangeService,
         wire::{

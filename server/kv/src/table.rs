@@ -1,21 +1,23 @@
 //! The entries in memory: the map, and the index, usage and watchers that must agree with it. All change together while
 //! the key's map slot is briefly locked; no call waits for another's work.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher as _, RandomState},
+    num::NonZeroU64,
+    ops::Bound,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use scc::hash_map::{self, HashMap, OccupiedEntry, VacantEntry};
 
 use crate::{
-    clock::Clock,
-    entry::{Entry, Key, Value, Version, entry_bytes},
-    expiry::Expiries,
-    fault::Fault,
-    index::Index,
+    entry::{Clock, Entry, Key, Value, Version, entry_bytes},
+    fault::{Fault, Limit},
     settings::Limits,
-    usage::Usage,
     watch::{EventKind, Hub},
     write::{Action, Effect, Outcome, Present},
 };
@@ -191,5 +193,196 @@ impl Table {
         }
         self.usage.found(entry_bytes(&key, &entry.value));
         self.put_decided(key, entry);
+    }
+}
+
+const PARTS: usize = 16;
+
+/// Keys that a scan reads from a partition under one lock, which bounds writers' wait.
+const CHUNK: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    parts: [Mutex<BTreeSet<Key>>; PARTS],
+    hasher: RandomState,
+}
+
+impl Index {
+    #[expect(clippy::cast_possible_truncation, reason = "some bits of a hash are enough to choose a part")]
+    fn part(&self, key: &[u8]) -> MutexGuard<'_, BTreeSet<Key>> {
+        lock(&self.parts[self.hasher.hash_one(key) as usize % PARTS])
+    }
+
+    pub(crate) fn insert(&self, key: &Key) {
+        self.part(key).insert(Key::clone(key));
+    }
+
+    pub(crate) fn remove(&self, key: &[u8]) {
+        self.part(key).remove(key);
+    }
+
+    /// The first keys with a prefix, after `after`; at most `keys_max`, and fewer only if there are no more.
+    pub(crate) fn keys(&self, prefix: &[u8], after: Option<&[u8]>, keys_max: usize) -> Vec<Key> {
+        let mut found = Vec::new();
+        let mut after = after.map(<[u8]>::to_vec);
+        while found.len() < keys_max {
+            let (mut keys, more) = self.chunk(prefix, after.as_deref());
+            keys.truncate(keys_max - found.len());
+            let Some(last) = keys.last() else { break };
+            after = Some(last.to_vec());
+            found.append(&mut keys);
+            if !more {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Some of the first keys in order, without gaps; true if there may be more.
+    fn chunk(&self, prefix: &[u8], after: Option<&[u8]>) -> (Vec<Key>, bool) {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let (mut keys, mut reach): (Vec<Key>, Option<Key>) = (Vec::new(), None);
+        for part in &self.parts {
+            let before = keys.len();
+            let part = lock(part);
+            let range = part.range::<[u8], _>((from, Bound::Unbounded));
+            keys.extend(range.take_while(|key| key.starts_with(prefix)).take(CHUNK).cloned());
+            drop(part);
+            // Beyond the last key read from a partition with more, this chunk would have gaps.
+            if keys.len() - before == CHUNK
+                && let Some(last) = keys.last()
+                && reach.as_ref().is_none_or(|reach| last < reach)
+            {
+                reach = Some(Key::clone(last));
+            }
+        }
+        keys.sort_unstable();
+        if let Some(reach) = &reach {
+            keys.truncate(keys.partition_point(|key| key <= reach));
+        }
+        (keys, reach.is_some())
+    }
+}
+
+fn lock(part: &Mutex<BTreeSet<Key>>) -> MutexGuard<'_, BTreeSet<Key>> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Queue = BTreeMap<(NonZeroU64, Version), Key>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Expiries(Mutex<Queue>);
+
+impl Expiries {
+    fn with<R>(&self, entry: &Entry, change: impl FnOnce(&mut Queue, (NonZeroU64, Version)) -> R) -> Option<R> {
+        let at = entry.expires_at_ms?;
+        Some(change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), (at, entry.version)))
+    }
+
+    pub(crate) fn add(&self, key: &Key, entry: &Entry) {
+        self.with(entry, |queue, place| queue.insert(place, Key::clone(key)));
+    }
+
+    pub(crate) fn remove(&self, entry: &Entry) {
+        self.with(entry, |queue, place| queue.remove(&place));
+    }
+
+    /// At most `most` expired entries; they stay until removed.
+    pub(crate) fn due(&self, now_ms: u64, most: usize) -> Vec<(Key, Version)> {
+        let queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = queue.iter().take_while(|((at, _), _)| at.get() <= now_ms).take(most);
+        due.map(|((_, version), key)| (Key::clone(key), *version)).collect()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Usage {
+    entries: AtomicUsize,
+    bytes: AtomicUsize,
+    entries_max: usize,
+    bytes_max: usize,
+}
+
+impl Usage {
+    pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
+        Self { entries: AtomicUsize::new(0), bytes: AtomicUsize::new(0), entries_max, bytes_max }
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.load(Relaxed)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Reserves memory for a new entry, or for one that replaces `old` bytes. Without enough, nothing changes.
+    pub(crate) fn take(&self, old: Option<usize>, new: usize) -> Result<(), Fault> {
+        if old.is_none() && !grow(&self.entries, 1, self.entries_max) {
+            return Err(Fault::Limit { limit: Limit::Entries, at: self.entries_max });
+        }
+        let old_bytes = old.unwrap_or(0);
+        if new <= old_bytes {
+            self.bytes.fetch_sub(old_bytes - new, Relaxed);
+        } else if !grow(&self.bytes, new - old_bytes, self.bytes_max) {
+            if old.is_none() {
+                self.entries.fetch_sub(1, Relaxed);
+            }
+            return Err(Fault::Limit { limit: Limit::TotalBytes, at: self.bytes_max });
+        }
+        Ok(())
+    }
+
+    /// Counts an existing entry, even above a limit lowered meanwhile.
+    pub(crate) fn found(&self, bytes: usize) {
+        self.entries.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Undoes a [`Usage::take`] with the same numbers.
+    pub(crate) fn undo(&self, old: Option<usize>, new: usize) {
+        self.bytes.fetch_add(old.unwrap_or(0), Relaxed);
+        self.bytes.fetch_sub(new, Relaxed);
+        if old.is_none() {
+            self.entries.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Frees the memory of a removed entry.
+    pub(crate) fn free(&self, bytes: usize) {
+        self.entries.fetch_sub(1, Relaxed);
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+}
+
+fn grow(level: &AtomicUsize, by: usize, most: usize) -> bool {
+    level.fetch_update(Relaxed, Relaxed, |now| now.checked_add(by).filter(|after| *after <= most)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pages_are_those_of_one_ordered_set(
+            keys in prop::collection::btree_set(prop::collection::vec(0u8..3, 0..9), 0..3000),
+            prefix in prop::collection::vec(0u8..3, 0..3),
+            after in prop::option::of(prop::collection::vec(0u8..3, 0..6)),
+            most in 0usize..1500,
+        ) {
+            let index = Index::default();
+            for key in &keys {
+                index.insert(&Key::from(&key[..]));
+            }
+            let wanted = keys.iter().filter(|key| key.starts_with(&prefix) && after.as_ref().is_none_or(|after| *key > after));
+            let wanted: Vec<_> = wanted.take(most).map(|key| Key::from(&key[..])).collect();
+            prop_assert_eq!(index.keys(&prefix, after.as_deref(), most), wanted);
+        }
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     encode::Format,
-    selection::Selection,
+    query::Selection,
     table::{Encoded, Place},
 };
 

@@ -5,19 +5,17 @@
 //! here opens a socket, reads a configuration file or prints.
 
 mod answer;
+mod cache;
 mod encode;
 mod fault;
 pub mod generate;
 pub mod grpc;
-mod joined;
 mod load;
 mod metrics;
-mod packing;
 mod pool;
 mod query;
 mod records;
 pub mod rest;
-mod selection;
 mod service;
 mod settings;
 mod table;

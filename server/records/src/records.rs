@@ -15,14 +15,12 @@ use hosting::files;
 
 use crate::{
     answer::{Answer, Frame, framed},
+    cache::{Coding, CompressedAnswers, Identity, JoinedAnswers, JoinedState, pack},
     encode::Format,
     fault::{Fault, name_list},
-    joined::{Joined, Known},
     load::{self, LoadError, Problem},
-    packing::{self, Coding, Identity, Packed},
     pool::Pool,
-    query::Query,
-    selection::Selection,
+    query::{Query, Selection},
     settings::{Encode, Scan, Settings},
     table::Table,
 };
@@ -75,8 +73,8 @@ struct Inner {
     settings: Settings,
     table: ArcSwapOption<Table>,
     pool: Pool,
-    packed: Packed,
-    joined: Joined,
+    packed: CompressedAnswers,
+    joined: JoinedAnswers,
     reloads: AtomicU64,
     reload_failures: AtomicU64,
     rest_refused: AtomicU64,
@@ -105,8 +103,8 @@ impl Records {
         let inner = Arc::new(Inner {
             table: ArcSwapOption::new(table),
             pool: Pool::new(settings.limits.jobs, settings.limits.jobs_queued),
-            packed: Packed::new(settings.limits.cache_bytes),
-            joined: Joined::new(settings.limits.kept_bytes),
+            packed: CompressedAnswers::new(settings.limits.cache_bytes),
+            joined: JoinedAnswers::new(settings.limits.kept_bytes),
             reloads: AtomicU64::new(0),
             reload_failures: AtomicU64::new(0),
             rest_refused: AtomicU64::new(0),
@@ -288,10 +286,10 @@ impl Records {
         if !self.inner.joined.takes(answer) {
             return found;
         }
-        let whole = match self.inner.joined.asked(identity) {
-            Known::New => return found,
-            Known::Whole(whole) => whole,
-            Known::Asked => {
+        let whole = match self.inner.joined.look_up(identity) {
+            JoinedState::New => return found,
+            JoinedState::Complete(whole) => whole,
+            JoinedState::SeenOnce => {
                 let scattered = answer.clone();
                 // If no thread is free the rows are collected while they are sent.
                 let Ok(whole) = self.inner.pool.run(self.deadline, move || scattered.collected()).await else {
@@ -312,7 +310,7 @@ impl Records {
     /// The answer, compressed.
     pub(crate) async fn packed(&self, found: Found, coding: Coding) -> Result<Bytes, Fault> {
         let Found { answer, identity } = found;
-        let pack = self.inner.pool.run(self.deadline, move || packing::pack(answer, coding));
+        let pack = self.inner.pool.run(self.deadline, move || pack(answer, coding));
         self.inner.packed.get_or_pack(identity, coding, pack).await
     }
 }

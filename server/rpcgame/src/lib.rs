@@ -3,7 +3,6 @@
 //! [`game`] has the rules, [`Games`] keeps games by group, [`grpc`] and [`lean`] serve clients, and [`driver`] is the
 //! client. Must not read a configuration, print, or choose an address.
 
-mod checksum;
 pub mod counts;
 pub mod driver;
 pub mod game;
@@ -16,7 +15,7 @@ pub mod registry;
 mod service;
 mod settings;
 
-pub use checksum::{Checksum, Sums, hash};
+pub use game::{Checksum, Sums, hash};
 pub use refusal::Refusal;
 pub use registry::Games;
 pub use service::RpcGameService;

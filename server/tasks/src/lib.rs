@@ -11,12 +11,9 @@ pub mod server;
 pub mod task;
 pub mod work;
 
-mod cache;
-mod closed;
 mod connection;
 mod cpu;
 mod fault;
-mod places;
 mod runner;
 mod service;
 mod settings;

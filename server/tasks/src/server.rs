@@ -17,7 +17,13 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{closed::Closed, connection, metrics::Metrics, runner::Runner, settings::Settings, socket::prepare};
+use crate::{
+    connection::{self, Closed},
+    metrics::Metrics,
+    runner::Runner,
+    settings::Settings,
+    socket::prepare,
+};
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

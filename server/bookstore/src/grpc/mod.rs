@@ -26,12 +26,11 @@ impl From<Fault> for Status {
             Fault::Failed(_) => Code::Internal,
             Fault::OutcomeUnknown => Code::Unknown,
         };
-        let mut status = Self::new(code, fault.to_string());
-        if let Some(pause) = fault.retry_after() {
-            // A name and digits are always valid.
-            let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", &pause.as_millis().to_string());
+        let status = Self::new(code, fault.to_string());
+        match fault.retry_after() {
+            None => status,
+            pause => status.with_retry_pushback(pause),
         }
-        status
     }
 }
 

@@ -102,10 +102,8 @@ impl ShopService {
     /// Refuses a whole topic that exceeds one message. Clients without paging would take a part for the whole, and most
     /// libraries use this code for a message that is too large.
     fn too_large(&self) -> Status {
-        let mut status = Status::from(self.store.answer_too_large());
         // A retry would fail in the same way.
-        let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", "-1");
-        status
+        Status::from(self.store.answer_too_large()).with_retry_pushback(None)
     }
 }
 

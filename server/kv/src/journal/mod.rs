@@ -2,7 +2,6 @@
 //! then publishes and acknowledges them.
 
 mod disk;
-mod failures;
 mod log;
 mod view;
 mod writer;
@@ -23,11 +22,11 @@ pub(crate) use self::{
 };
 use self::{
     disk::{DiskError, Files},
-    failures::Failures,
     log::LogError,
     view::OpenDisk,
     writer::{Write, Writer},
 };
+use crate::journal::writer::Failures;
 use crate::{
     entry::Key,
     fault::{Fault, Limit},

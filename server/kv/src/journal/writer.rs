@@ -4,20 +4,22 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
 use commit::{Batch, Batches, Worker};
 
-use super::{
-    disk::{Disk, DiskError, Files, Record},
-    failures::Failures,
-    view::OpenDisk,
-};
 use crate::{
     entry::{Entry, Key, Version, entry_bytes},
     fault::Fault,
+    journal::{
+        disk::{Disk, DiskError, Files, Record},
+        view::OpenDisk,
+    },
     table::Table,
     watch::EventKind,
     write::{Action, Effect, Outcome, Present},
@@ -233,5 +235,39 @@ impl OpenWriter<'_> {
             self.disk.commit(std::iter::empty(), self.writer.table.version())?;
         }
         Ok(())
+    }
+}
+
+/// Failures up to now.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    count: AtomicU64,
+    /// Reason of the last one, until the journal was read back.
+    reason: Mutex<Option<String>>,
+}
+
+impl Failures {
+    /// Notes a failure, and counts it if it is new.
+    pub(super) fn add(&self, reason: String, is_new: bool) {
+        self.count.fetch_add(is_new.into(), Relaxed);
+        self.set(Some(reason));
+    }
+
+    /// Notes that the journal accepts writes again.
+    pub(super) fn over(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, reason: Option<String>) {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// Reason why no writes are accepted; `None` while they are.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

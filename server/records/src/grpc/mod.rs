@@ -1,33 +1,209 @@
 //! Record queries over gRPC: wire messages in, domain calls, shared slices out. No rule and no limit lives here.
 
-mod reader;
+use std::pin::Pin;
+
+use quire_rpc::{
+    Code, Encoded, Encoding, Request, Response, Status, Stream,
+    server::{Answer, Call, Later},
+    unfold,
+};
+
+use crate::{
+    cache::Coding,
+    fault::Fault,
+    grpc::{
+        shape::{LINES, RECORDS},
+        wire::{
+            ReaderRequest, StreamRequest, reader::reader_service_server::ReaderService as PackagedReaderService,
+            reader_service_server::ReaderService, record_stream_service_server::RecordStreamService,
+        },
+    },
+    query::{Query, Selection},
+    records::{Records, Shape},
+};
+
 mod shape;
-mod stream;
 pub mod wire;
-
-use quire_rpc::{Code, Status};
-
-pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
-use crate::fault::Fault;
-
-/// Retry pushback in milliseconds.
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
-        let said = fault.to_string();
+        let text = fault.to_string();
         match fault {
-            Fault::NoFile => Self::failed_precondition(said),
-            Fault::Invalid(_) | Fault::NoColumn { .. } => Self::invalid_argument(said),
-            Fault::AnswerBytes { .. } | Fault::Busy { .. } => Self::resource_exhausted(said),
-            Fault::Overloaded { retry_after } => {
-                let mut status = Self::resource_exhausted(said);
-                // A name and digits are always valid.
-                let _ = status.metadata_mut().insert(PUSHBACK, &retry_after.as_millis().to_string());
-                status
-            }
-            Fault::Late => Self::new(Code::DeadlineExceeded, said),
-            Fault::Failed => Self::internal(said),
+            Fault::NoFile => Self::failed_precondition(text),
+            Fault::Invalid(_) | Fault::NoColumn { .. } => Self::invalid_argument(text),
+            Fault::AnswerBytes { .. } | Fault::Busy { .. } => Self::resource_exhausted(text),
+            Fault::Overloaded { retry_after } => Self::resource_exhausted(text).with_retry_pushback(Some(retry_after)),
+            Fault::Late => Self::new(Code::DeadlineExceeded, text),
+            Fault::Failed => Self::internal(text),
         }
+    }
+}
+
+/// Maximum rows of an answer that is sent at once; others are sent as there is room.
+const ROWS_NOW_MAX: usize = 64;
+
+/// Serves records.
+#[derive(Clone, Debug)]
+pub struct ReaderGrpc {
+    records: Records,
+}
+
+impl From<ReaderRequest> for Query {
+    fn from(request: ReaderRequest) -> Self {
+        Self {
+            column: request.key,
+            value: request.value,
+            share: request.result_size,
+            offset: request.offset,
+            limit: (request.limit > 0).then_some(request.limit),
+        }
+    }
+}
+
+impl ReaderGrpc {
+    /// Serves `records`.
+    pub fn new(records: Records) -> Self {
+        Self { records }
+    }
+
+    /// Sends small answers at once, others as there is room.
+    fn answer(&self, call: Call<'_, ReaderRequest>, shape: &'static Shape) -> Answer<impl Later + use<>> {
+        let query = match call.message() {
+            Ok(request) => Query::from(request),
+            Err(status) => return call.fail(&status),
+        };
+        let (coding, deadline) = (coding(call.request()), call.request().deadline().map(Into::into));
+        match self.records.answer_now(&query, shape, ROWS_NOW_MAX) {
+            Some(Ok(found)) if coding.is_none() || !self.records.packs(found.answer.len()) => {
+                call.send(Encoded::from(found.answer.chunks().collect::<Vec<_>>()))
+            }
+            Some(Err(fault)) => call.fail(&fault.into()),
+            _ => Answer::Later(later(self.records.until(deadline), query, coding, shape)),
+        }
+    }
+}
+
+async fn later(
+    records: Records,
+    query: Query,
+    coding: Option<(Coding, Encoding)>,
+    shape: &'static Shape,
+) -> Result<Response<Encoded>, Status> {
+    let found = records.answer(query, shape).await?;
+    let length = found.answer.len();
+    Ok(Response::new(match coding.filter(|_| records.packs(length)) {
+        None => Encoded::from_chunks(length, records.joined(found).await.answer.chunks()),
+        Some((coding, encoding)) => Encoded::compressed(encoding, records.packed(found, coding).await?),
+    }))
+}
+
+/// The accepted coding; zstd, the cheaper one, if the caller accepts both.
+fn coding(request: &Request<()>) -> Option<(Coding, Encoding)> {
+    let known = [
+        #[cfg(feature = "zstd")]
+        (Coding::Zstd, Encoding::Zstd),
+        (Coding::Gzip, Encoding::Gzip),
+    ];
+    known.into_iter().find(|(_, encoding)| request.accepts(*encoding))
+}
+
+impl ReaderService for ReaderGrpc {
+    fn get_record(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
+        self.answer(call, &RECORDS)
+    }
+
+    fn get_record_string(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
+        self.answer(call, &LINES)
+    }
+}
+
+impl PackagedReaderService for ReaderGrpc {
+    fn get_record(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
+        self.answer(call, &RECORDS)
+    }
+
+    fn get_record_string(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
+        self.answer(call, &LINES)
+    }
+}
+
+/// Serves records.
+#[derive(Clone, Debug)]
+pub struct StreamGrpc {
+    records: Records,
+}
+
+impl StreamGrpc {
+    /// Serves `records`.
+    pub fn new(records: Records) -> Self {
+        Self { records }
+    }
+}
+
+impl RecordStreamService for StreamGrpc {
+    type StreamRecordsStream = Pages;
+
+    async fn stream_records(&self, request: Request<StreamRequest>) -> Result<Response<Pages>, Status> {
+        let records = self.records.until(request.deadline().map(Into::into));
+        let request = request.into_inner();
+        let page_rows = usize::try_from(request.page_rows).unwrap_or(usize::MAX);
+        let query = Query {
+            column: request.key,
+            value: request.value,
+            share: request.result_size,
+            offset: request.offset,
+            limit: (request.limit > 0).then_some(request.limit),
+        };
+        let selection = records.select(query).await?;
+        let progress = Progress {
+            records,
+            selection,
+            next_row: 0,
+            is_begun: false,
+            page_rows: if page_rows == 0 { usize::MAX } else { page_rows },
+        };
+        Ok(Response::new(Box::pin(unfold(progress, Progress::step))))
+    }
+}
+
+type Pages = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
+
+/// Progress of a stream.
+struct Progress {
+    records: Records,
+    selection: Selection,
+    next_row: usize,
+    is_begun: bool,
+    page_rows: usize,
+}
+
+impl Progress {
+    async fn step(mut self) -> Option<(Result<Encoded, Status>, Self)> {
+        let rows = self.selection.rows().len();
+        // Without rows there is still one message, with the counts.
+        if self.next_row == rows && self.is_begun {
+            return None;
+        }
+        self.is_begun = true;
+        let start = self.next_row;
+        self.next_row = self.page_end(&RECORDS);
+        let page = self.records.part(&self.selection, start..self.next_row, &RECORDS).await;
+        let message = |page: crate::answer::Answer| Encoded::from(page.chunks().collect::<Vec<_>>());
+        Some((page.map(message).map_err(Into::into), self))
+    }
+
+    /// End of the next message's rows.
+    fn page_end(&self, shape: &Shape) -> usize {
+        let (table, rows) = (self.selection.table(), self.selection.rows());
+        let most = self.next_row.saturating_add(self.page_rows).min(rows.len());
+        let mut room = self.records.settings().limits.page_bytes;
+        for (place, row) in rows[self.next_row..most].iter().enumerate() {
+            let bytes = table.row_bytes(*row, shape.format);
+            if bytes > room && place > 0 {
+                return self.next_row + place;
+            }
+            room = room.saturating_sub(bytes);
+        }
+        most
     }
 }

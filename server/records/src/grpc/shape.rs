@@ -5,7 +5,7 @@ use quire_rpc::prost::Message as _;
 use quire_rpc::wire::{put_length, put_number};
 
 use super::wire::{Field, ReaderResponse, ReaderResponseString, Record};
-use crate::{encode::Format, records::Shape, selection::Selection};
+use crate::{encode::Format, query::Selection, records::Shape};
 
 /// `ReaderResponse`.
 pub(super) static RECORDS: Shape =

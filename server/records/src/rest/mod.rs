@@ -1,9 +1,8 @@
 //! Record queries over HTTP: query strings in, domain calls, shared slices out. No rule and no limit lives here.
 
 mod body;
-mod headers;
 mod openapi;
-mod parameters;
+mod request;
 mod shape;
 
 use std::convert::Infallible;
@@ -20,12 +19,12 @@ use futures_util::stream;
 use hosting::Site;
 
 use self::body::Pieces;
-pub use self::headers::{MATCHING_HEADER, ROWS_HEADER};
 pub(crate) use self::shape::lines;
 use crate::{
     fault::Fault,
     records::{Found, Records, Shape},
 };
+pub use request::{MATCHING_HEADER, ROWS_HEADER};
 
 /// GET and HEAD on each path.
 pub fn site(records: Records) -> Site {
@@ -65,12 +64,12 @@ async fn try_answer(
     shape: &'static Shape,
     content_type: &'static str,
 ) -> Result<Response, Fault> {
-    let query = parameters::read(uri.query().unwrap_or_default())?;
+    let query = request::read(uri.query().unwrap_or_default())?;
     let found = records.answer(query, shape).await?;
-    let coding = headers::coding(headers).filter(|_| records.packs(found.answer.len()));
-    let tag = headers::tag(&found.identity, coding);
+    let coding = request::coding(headers).filter(|_| records.packs(found.answer.len()));
+    let tag = request::tag(&found.identity, coding);
     let counts = [found.answer.rows(), found.answer.matching()];
-    let mut response = if headers::is_known(headers, &tag) {
+    let mut response = if request::is_known(headers, &tag) {
         // A Content-Length would have to be that of the 200 response (RFC 9110 section 8.6), so there is none.
         (StatusCode::NOT_MODIFIED, Body::from_stream(stream::empty::<Result<Bytes, Infallible>>())).into_response()
     } else {
@@ -89,7 +88,7 @@ async fn try_answer(
 async fn content(
     records: &Records,
     found: Found,
-    coding: Option<crate::packing::Coding>,
+    coding: Option<crate::cache::Coding>,
     content_type: &'static str,
 ) -> Result<Response, Fault> {
     let (length, body) = match coding {

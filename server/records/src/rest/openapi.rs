@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::headers::{MATCHING_HEADER, ROWS_HEADER};
+use crate::rest::request::{MATCHING_HEADER, ROWS_HEADER};
 
 fn parameter(name: &str, required: bool, description: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": "query", "required": required, "description": description, "schema": schema })

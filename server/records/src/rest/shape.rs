@@ -6,7 +6,7 @@ use serde::{
     ser::{SerializeMap as _, SerializeSeq as _},
 };
 
-use crate::{encode::Format, records::Shape, selection::Selection};
+use crate::{encode::Format, query::Selection, records::Shape};
 
 /// `{"records":[{"column":"value",…},…],"num_record":N,"num_matching":N}`.
 pub(super) static OBJECT: Shape =

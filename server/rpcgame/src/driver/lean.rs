@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 
 use super::game::{Failure, LeanFailure, Options, Outcome, Progress, Received};
 use super::input::Input;
-use crate::checksum::{Checksum, Sums};
+use crate::game::{Checksum, Sums};
 use crate::lean::{Connection, Event, Fault, HEAD_BYTES, Hello, Keep, TableLimits, VERSION, may_be_first};
 
 /// Requested limits of the table; the server may grant less.

@@ -7,7 +7,6 @@ mod game;
 mod growth;
 mod input;
 mod lean;
-mod silence;
 mod stream;
 mod unary;
 
@@ -17,9 +16,8 @@ use quire_rpc::client::{Channel, Settings};
 use quire_rpc::{Request, Status};
 use tokio::time::{Instant as Deadline, timeout_at};
 
-pub use game::{Failure, LeanFailure, Options, Outcome, PROGRESS_MESSAGES, Progress, Transport};
+pub use game::{Failure, LeanFailure, Options, Outcome, PROGRESS_MESSAGES, Progress, SILENCE, Standing, Transport};
 pub use input::{Input, InputError, Pair};
-pub use silence::{SILENCE, Standing};
 
 use game::Received;
 

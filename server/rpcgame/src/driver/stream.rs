@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::game::{Failure, Options, Outcome, Progress, Received, checksum};
 use super::input::Input;
-use crate::checksum::{Checksum, Sums};
+use crate::game::{Checksum, Sums};
 use crate::grpc::messages::{Played, write_play};
 use crate::grpc::wire::rpc_game_stream_client::PLAY;
 

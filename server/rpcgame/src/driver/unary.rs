@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::game::{Failure, Options, Outcome, Progress, Received, Transport, checksum};
 use super::growth::Window;
 use super::input::Input;
-use super::silence::{Alarm, Standing, Watch};
 use super::stream;
-use crate::checksum::{Checksum, Sums};
+use crate::driver::game::{Alarm, Standing, Watch};
+use crate::game::{Checksum, Sums};
 use crate::grpc::messages::{Tried, Try};
 use crate::grpc::wire::{
     DoneRequest,

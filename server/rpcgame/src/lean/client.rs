@@ -1,9 +1,9 @@
 //! Client side of a connection: messages in, frames out, values back. No socket, no clock.
 
-use super::fault::Fault;
 use super::frame::{self, End, HEAD_BYTES, Hello, Welcome, kind, take_varint};
 use super::table::Ring;
-use crate::checksum::Sums;
+use crate::game::Sums;
+use crate::lean::frame::Fault;
 use crate::settings::{FRAME_BYTES_BESIDE_NAME, FRAME_BYTES_TARGET};
 
 /// Policy for the names that the client puts into the table.

@@ -4,16 +4,14 @@
 //! sockets and a clock.
 
 mod client;
-mod fault;
 mod frame;
 mod server;
 mod session;
 mod table;
 
 pub use client::{Connection, Event, Keep};
-pub use fault::{Fault, FaultCode};
+pub use frame::{Fault, FaultCode, Hello, VERSION, Welcome};
 pub(crate) use frame::{HEAD_BYTES, may_be_first};
-pub use frame::{Hello, VERSION, Welcome};
 pub use server::Server;
 pub use session::{Admit, Session};
 pub use table::{ENTRY_BYTES, Ring};

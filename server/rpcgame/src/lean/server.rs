@@ -24,9 +24,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use super::fault::{Fault, FaultCode};
 use super::session::Session;
 use crate::counts::LeanEnd;
+use crate::lean::frame::{Fault, FaultCode};
 use crate::registry::Games;
 use crate::settings::LeanLimits;
 

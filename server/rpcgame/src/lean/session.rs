@@ -2,13 +2,13 @@
 
 use std::convert::Infallible;
 
-use super::fault::{Fault, FaultCode};
 use super::frame::{
     self, End, FIRST_BYTES_MAX, HEAD_BYTES, Hello, VERSION, Welcome, kind, take_bytes, take_eight, take_varint,
 };
 use super::table::Ring;
-use crate::checksum::hash;
+use crate::game::hash;
 use crate::game::{Answer, Game};
+use crate::lean::frame::{Fault, FaultCode};
 use crate::refusal::Refusal;
 use crate::settings::{SessionLimits, TableLimits};
 

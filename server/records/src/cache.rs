@@ -1,4 +1,4 @@
-//! Cache of compressed answers.
+//! Caches of answers: compressed ones, and ones of scattered rows in one piece.
 
 use std::{hash::Hasher as _, io::Write as _, ops::Range, sync::Arc};
 
@@ -9,11 +9,11 @@ use twox_hash::xxhash3_64;
 
 use crate::{answer::Answer, fault::Fault};
 
+/// Approximate overhead of an entry.
+const ENTRY_BYTES: usize = 200;
 /// A fast level: the caller waits.
 #[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 1;
-/// Approximate overhead of an entry.
-const ENTRY_BYTES: usize = 200;
 
 /// A compression method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,8 +66,72 @@ impl Identity {
     }
 }
 
+/// Minimum size: collecting smaller answers takes little of a request's time.
+const BYTES_MIN: usize = 64 << 10;
+/// One answer takes at most this fraction of the memory: an eighth.
+const SHARE_MAX: usize = 8;
+
+/// State of an answer in the cache.
+#[derive(Clone, Debug)]
+pub(crate) enum JoinedState {
+    /// Not requested recently.
+    New,
+    /// Requested once.
+    SeenOnce,
+    /// The answer in one piece.
+    Complete(Bytes),
+}
+
+/// Weighs entries by their memory.
 #[derive(Clone, Debug)]
 struct ByBytes;
+
+impl Weighter<Identity, Option<Bytes>> for ByBytes {
+    fn weight(&self, identity: &Identity, whole: &Option<Bytes>) -> u64 {
+        (identity.value.len() + whole.as_ref().map_or(0, Bytes::len) + ENTRY_BYTES) as u64
+    }
+}
+
+/// The cached answers.
+#[derive(Debug)]
+pub(crate) struct JoinedAnswers {
+    /// `None` for an answer that was requested once.
+    cache: Cache<Identity, Option<Bytes>, ByBytes>,
+    bytes_max: usize,
+}
+
+impl JoinedAnswers {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let cache = Cache::with_weighter((bytes_max / BYTES_MIN).max(16), bytes_max as u64, ByBytes);
+        Self { cache, bytes_max }
+    }
+
+    /// Memory, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// True if such an answer is worth joining.
+    pub(crate) fn takes(&self, answer: &Answer) -> bool {
+        (BYTES_MIN..=self.bytes_max / SHARE_MAX).contains(&answer.len()) && answer.is_scattered()
+    }
+
+    /// Returns an answer's state in the cache, and records the request.
+    pub(crate) fn look_up(&self, identity: &Identity) -> JoinedState {
+        match self.cache.get(identity) {
+            Some(Some(whole)) => JoinedState::Complete(whole),
+            Some(None) => JoinedState::SeenOnce,
+            None => {
+                self.cache.insert(identity.clone(), None);
+                JoinedState::New
+            }
+        }
+    }
+
+    pub(crate) fn insert(&self, identity: Identity, whole: Bytes) {
+        self.cache.insert(identity, Some(whole));
+    }
+}
 
 impl Weighter<(Identity, Coding), Bytes> for ByBytes {
     fn weight(&self, (identity, _): &(Identity, Coding), packed: &Bytes) -> u64 {
@@ -77,9 +141,9 @@ impl Weighter<(Identity, Coding), Bytes> for ByBytes {
 
 /// Cached compressed answers.
 #[derive(Debug)]
-pub(crate) struct Packed(Cache<(Identity, Coding), Bytes, ByBytes>);
+pub(crate) struct CompressedAnswers(Cache<(Identity, Coding), Bytes, ByBytes>);
 
-impl Packed {
+impl CompressedAnswers {
     pub(crate) fn new(bytes_max: usize) -> Self {
         const USUAL_BYTES: usize = 64 << 10;
         Self(Cache::with_weighter((bytes_max / USUAL_BYTES).max(16), bytes_max as u64, ByBytes))
@@ -122,6 +186,44 @@ pub(crate) fn pack(answer: Answer, coding: Coding) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    fn identity(value: &str) -> Identity {
+        Identity { version: 1, shape: "text", column: 0, value: value.into(), part: 0..1 }
+    }
+
+    #[test]
+    fn an_answer_is_known_from_the_second_time_on() {
+        let joined = JoinedAnswers::new(1 << 20);
+        assert!(matches!(joined.look_up(&identity("a")), JoinedState::New));
+        assert!(matches!(joined.look_up(&identity("a")), JoinedState::SeenOnce));
+        joined.insert(identity("a"), Bytes::from_static(b"whole"));
+        assert!(matches!(joined.look_up(&identity("a")), JoinedState::Complete(whole) if whole == "whole"));
+        assert!(matches!(joined.look_up(&identity("b")), JoinedState::New));
+    }
+
+    #[test]
+    fn memory_stays_within_its_bound() {
+        let joined = JoinedAnswers::new(1 << 20);
+        for number in 0..100 {
+            let identity = identity(&number.to_string());
+            joined.look_up(&identity);
+            joined.insert(identity, vec![0; 100_000].into());
+        }
+        assert!(joined.bytes() <= 1 << 20, "{}", joined.bytes());
+    }
+
+    #[test]
+    fn nothing_is_joined_where_nothing_may_be_and_no_answer_takes_most_of_it() {
+        let whole = |bytes: usize| Answer::whole(vec![0; bytes].into(), 1, 1);
+        // One piece already.
+        assert!(!JoinedAnswers::new(64 << 20).takes(&whole(1 << 20)));
+        assert!(!JoinedAnswers::new(0).takes(&whole(1 << 20)));
+    }
+}
+
+#[cfg(test)]
+mod packing_tests {
     use std::io::Read as _;
 
     use super::*;
