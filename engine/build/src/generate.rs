@@ -234,7 +234,7 @@ fn table_entry(method: &Method, is_bytes: bool) -> String {
         )
     } else {
         let call = format!(
-            "|service: ::quire_rpc::server::Held<T>, request: ::quire_rpc::Request<{request}>| async move {{
+            "|service: ::quire_rpc::server::LocalArc<T>, request: ::quire_rpc::Request<{request}>| async move {{
                         service.{name}(request).await
                     }}"
         );

@@ -1,34 +1,31 @@
 //! Builder of a server: services, limits, other protocols and runtimes.
 
-use std::fmt;
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use bytes::Bytes;
-use quire_net::{Permits, Shares};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ServerConfig;
 use tower_service::Service as TowerService;
 
-use super::contracts::Contracts;
-use super::cors::Cors;
-use super::hosts::Hosts;
+use super::accept::Server;
+use super::browser::{Cors, Hosts};
+use super::call::Shared;
+use super::call::plan::{Contracts, Routes};
+use super::call::service::{Method, Service};
 use super::limits::Limits;
-use super::listen::Server;
-use super::method::Method;
 use super::observer::{NoObserver, Observer, Refusal};
-use super::plan::Routes;
-use super::service::Service;
-use super::shared::Shared;
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError};
 use crate::compression::Encoding;
 use crate::http_service::{Erased, HttpService};
 use crate::interceptor::Interceptor;
+use quire_net::Permits;
+use quire_net::Shares;
 
 impl Server {
     /// A server without services.
@@ -228,7 +225,7 @@ impl Builder {
 
     /// Builds the server.
     pub fn build(mut self) -> Server {
-        self.bound();
+        self.limit_methods();
         let Limits { calls_max, connections_max, refusals_max, .. } = self.limits;
         for route in &mut self.routes.table {
             let ours = self.interceptors.iter().filter(|(is_for, _)| is_for(&route.path));
@@ -249,7 +246,7 @@ impl Builder {
                 cors: self.cors,
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(with_protocols),
-                places: Permits::new(connections_max, refusals_max, self.asks_callers),
+                permits: Permits::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,
                 calls: Shares::with_open(calls_max, if self.asks_callers { calls_max / 4 * 3 } else { calls_max }),
@@ -259,14 +256,14 @@ impl Builder {
         Server::new(shared, self.workers.into())
     }
 
-    /// Gives the methods that strangers may call, or that are rarely needed, their own call permits.
-    fn bound(&mut self) {
+    /// Gives the methods that strangers may call, or that are rarely needed, their own shares of the calls.
+    fn limit_methods(&mut self) {
         let watches = Shares::new(self.limits.health_watches_max);
-        self.routes.bound(&["/grpc.health.v1.Health/Watch"], Refusal::HealthWatches, &watches);
+        self.routes.limit_methods(&["/grpc.health.v1.Health/Watch"], Refusal::HealthWatches, &watches);
         let streams = Shares::new(self.limits.reflection_streams_max);
         let versions = ["v1", "v1alpha"].map(|v| format!("/grpc.reflection.{v}.ServerReflection/ServerReflectionInfo"));
         let versions = [&*versions[0], &*versions[1]];
-        self.routes.bound(&versions, Refusal::ReflectionStreams, &streams);
+        self.routes.limit_methods(&versions, Refusal::ReflectionStreams, &streams);
     }
 
     /// Builds the server and serves; see [`Server::serve`].

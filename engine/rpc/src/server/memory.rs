@@ -20,9 +20,9 @@ use std::task::{Poll, Waker};
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
-use quire_net::Client;
 
 use super::observer::Refusal;
+use quire_net::Client;
 
 /// Smaller changes of a connection's bytes are not charged.
 const STEP_BYTES: usize = 16 * 1024;
@@ -55,13 +55,13 @@ struct Account {
 
 /// A connection, or a call on one that hyper or another library manages.
 struct Holder {
-    held: Mutex<Held>,
+    held: Mutex<HeldBytes>,
     /// Written while `held` is locked.
     is_cut: AtomicBool,
     connection: AtomicWaker,
 }
 
-struct Held {
+struct HeldBytes {
     client: Client,
     /// Bytes that are not shared.
     own: usize,
@@ -132,7 +132,7 @@ impl Memory {
 
     #[cold]
     fn refusal_pressed(&self, held_bytes: usize) -> Option<Refusal> {
-        self.relieve();
+        self.reclaim();
         if self.is_exhausted() {
             return Some(Refusal::Memory);
         }
@@ -141,7 +141,7 @@ impl Memory {
     }
 
     /// Cuts the largest connections of the clients that hold most, until there is some room.
-    fn relieve(&self) {
+    fn reclaim(&self) {
         let is_full = || self.buffers() >= self.0.buffers_max;
         if !is_full() && !self.is_exhausted() {
             return;
@@ -188,7 +188,7 @@ impl Memory {
     /// The charge of a connection with this address, or of a call on it.
     pub fn charge(&self, address: Option<SocketAddr>) -> Charge {
         let client = Client::at(address.map(|address| address.ip()));
-        let held = Mutex::new(Held { client, own: 0, shared: 0, is_listed: false });
+        let held = Mutex::new(HeldBytes { client, own: 0, shared: 0, is_listed: false });
         let holder = Holder { held, is_cut: AtomicBool::new(false), connection: AtomicWaker::new() };
         Charge { memory: self.clone(), bytes: 0, holder: Arc::new(holder) }
     }
@@ -224,7 +224,7 @@ pub(crate) struct Lender {
 impl Lender {
     /// Counts `bytes` for the connection until the last copy is dropped.
     pub(super) fn lend(&self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Shared::new(self.memory.clone(), Arc::clone(&self.holder), bytes))
+        Bytes::from_owner(SharedBytes::new(self.memory.clone(), Arc::clone(&self.holder), bytes))
     }
 }
 
@@ -312,7 +312,7 @@ impl Charge {
         }
         drop(held);
         if std::mem::replace(&mut self.bytes, bytes) < bytes {
-            self.memory.relieve();
+            self.memory.reclaim();
         }
     }
 
@@ -332,19 +332,19 @@ impl Drop for Charge {
 }
 
 /// Bytes of an answer that others may hold as well.
-struct Shared {
+struct SharedBytes {
     memory: Memory,
     holder: Arc<Holder>,
     bytes: Bytes,
 }
 
-impl Shared {
+impl SharedBytes {
     fn new(memory: Memory, holder: Arc<Holder>, bytes: Bytes) -> Self {
         let this = Self { memory, holder, bytes };
         let length = this.bytes.len();
         let account = &this.memory.0;
         let mut shared = lock(&account.shared);
-        let answers = shared.entry(this.place()).or_default();
+        let answers = shared.entry(this.key()).or_default();
         if *answers == 0 {
             account.buffers.fetch_add(length, Relaxed);
         }
@@ -359,18 +359,18 @@ impl Shared {
         this
     }
 
-    fn place(&self) -> (usize, usize) {
+    fn key(&self) -> (usize, usize) {
         (self.bytes.as_ptr().addr(), self.bytes.len())
     }
 }
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedBytes {
     fn drop(&mut self) {
         let length = self.bytes.len();
         let account = &self.memory.0;
@@ -381,7 +381,7 @@ impl Drop for Shared {
         }
         drop(held);
         let mut shared = lock(&account.shared);
-        let Entry::Occupied(mut answers) = shared.entry(self.place()) else { return };
+        let Entry::Occupied(mut answers) = shared.entry(self.key()) else { return };
         *answers.get_mut() -= 1;
         if *answers.get() == 0 {
             answers.remove();

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use quire_net::Client;
-
 use crate::status::Code;
+use quire_net::Client;
 
 /// A limit that refused something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

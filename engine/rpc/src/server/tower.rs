@@ -12,8 +12,8 @@ use bytes::Bytes;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::http_request::{self, Answering, bare};
-use super::shared::Shared;
+use super::call::Shared;
+use super::http1::{self, Dispatched, bare};
 use crate::body::{Body, BoxError};
 use crate::envelope::Peer;
 use crate::http_service::{self, Counted, Erased, HttpService};
@@ -30,7 +30,7 @@ pub struct HttpCalls(Arc<dyn HttpService>);
 
 impl HttpCalls {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self(Arc::new(Whole(shared)))
+        Self(Arc::new(Outermost(shared)))
     }
 }
 
@@ -64,11 +64,11 @@ fn peer_of(request: &http::Request<Body>) -> Arc<Peer> {
 }
 
 /// The whole server: layers, calls, and the HTTP service.
-struct Whole(Arc<Shared>);
+struct Outermost(Arc<Shared>);
 
-impl HttpService for Whole {
+impl HttpService for Outermost {
     fn call(&self, request: http::Request<Body>) -> http_service::Answering {
-        let answering = Answering::begin(&self.0, &peer_of(&request), request);
+        let answering = Dispatched::begin(&self.0, &peer_of(&request), request);
         Box::pin(async move { Ok(answering.answer().await) })
     }
 }
@@ -89,7 +89,7 @@ impl HttpService for Innermost {
             begun.store(true, Ordering::Relaxed);
         }
         let is_counted = request.extensions_mut().remove::<Counted>().is_some();
-        let begun = http_request::begin_call(&shared, &peer_of(&request), request);
+        let begun = http1::begin_call(&shared, &peer_of(&request), request);
         Box::pin(async move {
             match begun {
                 Ok(exchange) if is_counted => Ok(exchange.counted().answer().await),
@@ -127,7 +127,7 @@ impl<S: HttpService> HttpService for Recovering<S> {
                 Err(error) => error,
             };
             let Some(shared) = shared.upgrade() else { return Err(error) };
-            let Ok(call) = http_request::begin_call(&shared, &peer, same) else { return Err(error) };
+            let Ok(call) = http1::begin_call(&shared, &peer, same) else { return Err(error) };
             let is_reported = begun.0.load(Ordering::Relaxed);
             Ok(call.refused(&Status::of_layer(&*error), is_reported).answer().await)
         })

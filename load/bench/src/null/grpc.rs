@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use quire_rpc::server::{Answer, Call, Held, Method};
+use quire_rpc::server::{Answer, Call, LocalArc, Method};
 use quire_rpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use tokio::runtime::Handle;
 
@@ -82,7 +82,7 @@ pub(super) fn server(answer_bytes: usize, streams: bool, delay: Duration, worker
     Server::builder().limits(limits).workers(workers).fallback(method).build()
 }
 
-type Stream = (Held<Answerer>, Streaming<Ignored>);
+type Stream = (LocalArc<Answerer>, Streaming<Ignored>);
 
 /// The next answer; `None` once the request has ended or its error was returned.
 async fn next((own, mut messages): Stream) -> Option<(Result<Encoded, Status>, Stream)> {

@@ -35,7 +35,7 @@ impl CallPlan {
 
     /// The message that is a whole body. An empty body is not compressed, even if the head names an encoding.
     #[inline]
-    pub(super) fn unframed<'a>(&self, body: Payload<'a>) -> Framed<Payload<'a>> {
+    pub(crate) fn unframed<'a>(&self, body: Payload<'a>) -> Framed<Payload<'a>> {
         Framed { compressed: self.terms.encoding.is_some() && !body.as_slice().is_empty(), bytes: body }
     }
 }
@@ -43,23 +43,23 @@ impl CallPlan {
 /// Metadata, deadline and peer of a call, assembled on demand: most bytes methods never need them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallHead<'a> {
-    pub(super) plan: &'a CallPlan,
-    pub(super) head: &'a Arc<Head>,
-    pub(super) peer: &'a Arc<Peer>,
+    pub(crate) plan: &'a CallPlan,
+    pub(crate) head: &'a Arc<Head>,
+    pub(crate) peer: &'a Arc<Peer>,
     /// The caller's deadline, if it set one.
-    pub(super) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl<'a> CallHead<'a> {
     #[inline]
-    pub(super) fn new(plan: &'a CallPlan, head: &'a Arc<Head>, peer: &'a Arc<Peer>, started_at: Instant) -> Self {
+    pub(crate) fn new(plan: &'a CallPlan, head: &'a Arc<Head>, peer: &'a Arc<Peer>, started_at: Instant) -> Self {
         let deadline = plan.terms.timeout.and_then(|timeout| started_at.checked_add(timeout));
         Self { plan, head, peer, deadline }
     }
 
     /// The request with this message.
     #[inline]
-    pub(super) fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let metadata = Metadata::received(Arc::clone(self.head));
         let request = Request::received(message, metadata, self.deadline, Arc::clone(self.peer));
         request.accepting(self.plan.accepted())
@@ -74,25 +74,25 @@ pub(crate) enum Intake<'a> {
 }
 
 /// An incomplete request that its handler needs whole.
-pub(super) struct Gathering {
-    pub(super) plan: CallPlan,
-    pub(super) head: Arc<Head>,
+pub(crate) struct Gathering {
+    pub(crate) plan: CallPlan,
+    pub(crate) head: Arc<Head>,
     /// The request without its message, after the interceptors; `None` if there are none.
-    pub(super) request: Option<Box<Request<()>>>,
+    pub(crate) request: Option<Box<Request<()>>>,
     assembler: Assembler,
     message: Option<Framed<Bytes>>,
-    pub(super) expires_at: Instant,
+    pub(crate) expires_at: Instant,
 }
 
 impl Gathering {
-    pub(super) fn new(plan: CallPlan, head: Arc<Head>, request: Option<Box<Request<()>>>, expires_at: Instant) -> Self {
+    pub(crate) fn new(plan: CallPlan, head: Arc<Head>, request: Option<Box<Request<()>>>, expires_at: Instant) -> Self {
         let assembler = Assembler::of(plan.dialect.framing());
         Self { plan, head, request, assembler, message: None, expires_at }
     }
 
     /// Takes body data; returns the message once the request has ended.
     #[inline]
-    pub(super) fn push<'a>(
+    pub(crate) fn push<'a>(
         &mut self,
         mut data: &'a [u8],
         end: bool,
@@ -126,13 +126,13 @@ impl Gathering {
         message.ok_or_else(|| Status::unimplemented("the call takes one message and none came"))
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.assembler.held_bytes() + self.message.as_ref().map_or(0, |message| message.bytes.len())
     }
 }
 
 /// Path of the rest of a request to its running handler.
-pub(super) enum Feed {
+pub(crate) enum Feed {
     /// None: the handler got the whole request.
     None,
     Messages(Arc<Inbox>, Assembler),
@@ -141,7 +141,7 @@ pub(super) enum Feed {
 
 impl Feed {
     /// Passes on body bytes; true if the call itself must be polled.
-    pub(super) fn push(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
+    pub(crate) fn push(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
         match self {
             Self::None => false,
             Self::Chunks(inbox) => {
@@ -183,7 +183,7 @@ impl Feed {
     }
 
     /// Bytes the handler has not read.
-    pub(super) fn unread_bytes(&self) -> usize {
+    pub(crate) fn unread_bytes(&self) -> usize {
         match self {
             Self::None => 0,
             Self::Messages(inbox, assembler) => inbox.unread_bytes() + assembler.held_bytes(),
@@ -192,7 +192,7 @@ impl Feed {
     }
 
     /// True if the handler has too much unread to read more.
-    pub(super) fn is_stalled(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         match self {
             Self::None => false,
             Self::Messages(inbox, _) | Self::Chunks(inbox) => inbox.stall(),

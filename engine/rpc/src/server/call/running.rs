@@ -9,18 +9,17 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
-use super::reply::Reply;
-use super::source::Source;
-use super::turn;
 use crate::codec::Encode;
 use crate::envelope::{Response, ResponseParts};
 use crate::metadata::Metadata;
+use crate::server::connection::time_slice;
+use crate::server::reply::{Reply, Source};
 use crate::status::Status;
 
 /// Bytes a stream may send in one poll before other calls get their turn.
 const BYTES_PER_POLL: usize = 32 * 1024;
 /// Messages of a stream between two checks of the clock.
-const LOOK_MESSAGES: usize = 64;
+const CHECK_MESSAGES: usize = 64;
 
 /// A call in flight; polled until it has sent its trailers.
 pub(crate) trait Running: Send {
@@ -35,7 +34,7 @@ pub(crate) trait Running: Send {
 }
 
 /// A reusable box for a call's future.
-pub(super) trait Drive: Running + Sized + 'static {
+pub(crate) trait Refillable: Running + Sized + 'static {
     type Future;
     /// True if it yields a stream.
     const STREAMS: bool;
@@ -44,13 +43,13 @@ pub(super) trait Drive: Running + Sized + 'static {
 }
 
 /// A future that yields the one answer.
-pub(super) struct One<Fut> {
+pub(crate) struct OneAnswer<Fut> {
     future: Pin<Box<Option<Fut>>>,
     /// Its message while being sent, and the trailers after it.
     sending: Option<(Source, Metadata)>,
 }
 
-impl<Fut, Res> Drive for One<Fut>
+impl<Fut, Res> Refillable for OneAnswer<Fut>
 where
     Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
     Res: Encode,
@@ -67,7 +66,7 @@ where
     }
 }
 
-impl<Fut, Res> Running for One<Fut>
+impl<Fut, Res> Running for OneAnswer<Fut>
 where
     Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
     Res: Encode,
@@ -106,13 +105,13 @@ where
 }
 
 /// A future that yields a stream of answers, then that stream.
-pub(super) struct Many<Fut, St> {
+pub(crate) struct ManyAnswers<Fut, St> {
     future: Pin<Box<Option<Fut>>>,
     stream: Option<Pin<Box<St>>>,
     trailers: Metadata,
 }
 
-impl<Fut, St, Res> Drive for Many<Fut, St>
+impl<Fut, St, Res> Refillable for ManyAnswers<Fut, St>
 where
     Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
     St: Stream<Item = Result<Res, Status>> + Send + 'static,
@@ -130,7 +129,7 @@ where
     }
 }
 
-impl<Fut, St, Res> Running for Many<Fut, St>
+impl<Fut, St, Res> Running for ManyAnswers<Fut, St>
 where
     Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
     St: Stream<Item = Result<Res, Status>> + Send + 'static,
@@ -159,7 +158,7 @@ where
                 return Poll::Pending;
             }
             // The room is unchanged until something is sent.
-            for _ in 0..LOOK_MESSAGES {
+            for _ in 0..CHECK_MESSAGES {
                 match stream.as_mut().poll_next(cx) {
                     Poll::Pending => {
                         reply.flush();
@@ -184,7 +183,7 @@ where
                     }
                 }
             }
-            if sent_bytes >= BYTES_PER_POLL || turn::is_over() {
+            if sent_bytes >= BYTES_PER_POLL || time_slice::is_over() {
                 reply.flush();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -5,6 +5,10 @@
 //!
 //! Implements: RFC 9113 sections 6.7 (PING, for keepalive) and 6.8 (GOAWAY, for the drain).
 
+mod calls;
+pub(crate) mod in_flight;
+pub(crate) mod time_slice;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,14 +19,13 @@ use quire_net::Standing;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
-use super::calls::Calls;
-use super::limits::Limits;
-use super::memory::{self, Charge};
-use super::place::{Draining, Stay};
-use super::shared::Shared;
-use super::turn;
 use crate::envelope::Peer;
 use crate::io::{Inlet, give_back, lend, poll_write, read_failed};
+use crate::server::accept::role::{Draining, Role};
+use crate::server::call::Shared;
+use crate::server::limits::Limits;
+use crate::server::memory::{self, Charge};
+use calls::Calls;
 
 /// Time for the peer to read our last bytes and close.
 const LINGER: Duration = Duration::from_secs(1);
@@ -38,7 +41,7 @@ enum Stage {
     Lingering(Instant),
 }
 
-pub(super) struct Driver<T> {
+pub(crate) struct Driver<T> {
     io: T,
     inlet: Inlet,
     calls: Calls,
@@ -66,20 +69,20 @@ pub(super) struct Driver<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
-    pub(super) fn boxed(io: T, first_bytes: Vec<u8>, shared: Arc<Shared>, peer: Arc<Peer>, stay: Stay) -> Box<Self> {
+    pub(crate) fn boxed(io: T, first_bytes: Vec<u8>, shared: Arc<Shared>, peer: Arc<Peer>, role: Role) -> Box<Self> {
         let now = Instant::now();
         let charge = shared.limits.memory.charge(peer.address);
         Box::new(Self {
             io,
             inlet: Inlet::new(first_bytes),
             limits: Arc::clone(&shared.limits),
-            calls: Calls::new(shared, peer, stay.refusing, charge.lender()),
+            calls: Calls::new(shared, peer, role.refusing, charge.lender()),
             charge,
             stage: Stage::Open,
             failure: None,
             timer: Box::pin(tokio::time::sleep_until(now)),
-            draining: Some(stay.draining),
-            standing: stay.standing,
+            draining: Some(role.draining),
+            standing: role.standing,
             opened_at: now,
             read_at: now,
             busy_at: now,
@@ -93,7 +96,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     }
 
     /// Runs the connection to its end; returns the reason, for a log.
-    pub(super) async fn run(mut self: Box<Self>) -> String {
+    pub(crate) async fn run(mut self: Box<Self>) -> String {
         let driver = &mut *self;
         let first = driver.inlet.begin(|input| driver.calls.take_in(input));
         self.failure = first.err();
@@ -106,7 +109,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
         self.calls.wakes.register(cx.waker());
         self.calls.now = Instant::now();
-        turn::begin();
+        time_slice::begin();
         lend(self.calls.connection.output());
         if let Some(draining) = &mut self.draining
             && draining.as_mut().poll(cx).is_ready()
@@ -121,8 +124,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
         loop {
             match self.round(cx) {
-                Ok(true) if turn::is_over() => {
-                    turn::give_way(cx);
+                Ok(true) if time_slice::is_over() => {
+                    time_slice::yield_now(cx);
                     break;
                 }
                 Ok(true) => {}

@@ -5,17 +5,17 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Head, Indexing};
 
-use super::cors::{Cors, put_allowed, put_preflight};
-use super::reply::{COPY_BYTES_MAX, Reply};
+use super::{COPY_BYTES_MAX, Reply};
 use crate::compression::Encoding;
 use crate::message::{self, Framing, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::protocol::{Ending, Put, put_metadata, put_status};
+use crate::server::browser::{Cors, put_allowed, put_preflight};
 use crate::status::Status;
 
 impl Reply<'_> {
     /// Answers a CORS preflight.
-    pub(super) fn preflight(&mut self, head: &Head, cors: &Cors) {
+    pub(crate) fn preflight(&mut self, head: &Head, cors: &Cors) {
         self.state.is_over = true;
         let Some(origin) = cors.allowed(head) else {
             self.sink.send_head(false, |put| {
@@ -33,7 +33,7 @@ impl Reply<'_> {
     }
 
     /// Sends the head; for a single-message body it waits for the message, whose compression it names.
-    pub(super) fn dialect_head(&mut self, metadata: &Metadata) {
+    pub(crate) fn dialect_head(&mut self, metadata: &Metadata) {
         if self.state.head_sent {
             return;
         }
@@ -67,7 +67,7 @@ impl Reply<'_> {
     }
 
     /// Sends the begun message as the whole answer.
-    pub(super) fn dialect_answer(&mut self, trailers: &Metadata) {
+    pub(crate) fn dialect_answer(&mut self, trailers: &Metadata) {
         if self.state.is_over || !self.write_json() || trailers.is_empty() && self.has_answered_at_once() {
             return;
         }
@@ -116,7 +116,7 @@ impl Reply<'_> {
     }
 
     /// Sends the begun message, unless it waits for the end.
-    pub(super) fn dialect_message(&mut self) {
+    pub(crate) fn dialect_message(&mut self) {
         if !self.state.is_over && self.write_json() {
             self.send_written();
         }
@@ -135,7 +135,7 @@ impl Reply<'_> {
     }
 
     /// Ends the answer.
-    pub(super) fn dialect_end(&mut self, outcome: Result<&Metadata, &Status>) {
+    pub(crate) fn dialect_end(&mut self, outcome: Result<&Metadata, &Status>) {
         if std::mem::replace(&mut self.state.is_over, true) {
             return;
         }

@@ -1,24 +1,23 @@
 //! Plan for a request, derived from its head, once per distinct head.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use quire_http2::Head;
-use quire_net::Shares;
+use quire_json::{MessageId, Schema};
 
-use super::contracts::Contracts;
-use super::cors::is_preflight;
-use super::http_calls::Unserved;
-use super::method::{Handler, Method};
-use super::observer::Refusal;
 use super::request::CallPlan;
+use super::service::{Handler, Method};
 use crate::interceptor::Interceptor;
 use crate::message::Framed;
 use crate::protocol::{Codec, Dialect, Get, Recognised, recognise};
+use crate::server::browser::is_preflight;
+use crate::server::observer::Refusal;
+use crate::server::reply::plain_http::Unserved;
 use crate::status::Status;
 use crate::transcode::{self, Json};
-use quire_json::{MessageId, Schema};
+use quire_net::Shares;
 
 /// A method's entry in the table.
 pub(crate) struct Route {
@@ -27,8 +26,8 @@ pub(crate) struct Route {
     /// Interceptors that its calls pass before the handler.
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(crate) is_streaming_in: bool,
-    /// The method's own call permits, and the limit's name.
-    pub(crate) places: Option<(Refusal, Shares)>,
+    /// The method's own shares of calls, and the limit's name.
+    pub(crate) shares: Option<(Refusal, Shares)>,
     is_streaming_out: bool,
     has_side_effects: bool,
 }
@@ -80,16 +79,16 @@ impl Routes {
     fn push(&mut self, path: String, method: Method) -> usize {
         let (is_streaming_in, is_streaming_out) = (method.handler.is_streaming_in(), method.handler.is_streaming_out());
         let has_side_effects = method.has_side_effects();
-        let (handler, interceptors, places) = (method.handler, Vec::new(), None);
-        let route = Route { path, handler, interceptors, is_streaming_in, places, is_streaming_out, has_side_effects };
+        let (handler, interceptors, shares) = (method.handler, Vec::new(), None);
+        let route = Route { path, handler, interceptors, is_streaming_in, shares, is_streaming_out, has_side_effects };
         self.table.push(route);
         self.table.len() - 1
     }
 
-    /// Gives these methods, if they exist, their own shared call permits.
-    pub(crate) fn bound(&mut self, paths: &[&str], limit: Refusal, places: &Shares) {
+    /// Gives these methods, if they exist, their own shares of calls, which they have together.
+    pub(crate) fn limit_methods(&mut self, paths: &[&str], limit: Refusal, shares: &Shares) {
         for number in paths.iter().filter_map(|path| self.numbers.get(*path)) {
-            self.table[*number].places = Some((limit, places.clone()));
+            self.table[*number].shares = Some((limit, shares.clone()));
         }
     }
 
@@ -217,5 +216,24 @@ impl Plan {
             }
             Err(status) => Self::Fail(dialect, status),
         }
+    }
+}
+
+/// Contracts of a builder's services, each an encoded `FileDescriptorSet`. Shared, so that a service also sees the
+/// contracts of services added after it.
+#[derive(Clone, Default)]
+pub(crate) struct Contracts(Arc<Mutex<Vec<&'static [u8]>>>);
+
+impl Contracts {
+    pub(crate) fn add(&self, set: &'static [u8]) {
+        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !set.is_empty() && !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+
+    /// Contracts added so far, without duplicates.
+    pub(crate) fn sets(&self) -> Vec<&'static [u8]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -4,50 +4,55 @@
 //!
 //! Implements: gRPC over HTTP/2, "Responses".
 
+mod dialect;
+pub(crate) mod plain_http;
+pub(crate) mod sink;
+
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Field, Indexing};
 
-use super::sink::Sink;
-use super::source::Source;
-use crate::codec::Encode;
+use crate::codec::{Chunks, Encode, Encoded};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::message::{self, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, put_metadata, put_status};
 use crate::status::{Code, Status};
 use crate::transcode::Json;
+use sink::Sink;
 
 /// Messages up to this size are copied into the connection's output; larger ones go there by reference.
-pub(super) const COPY_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const COPY_BYTES_MAX: usize = 8 * 1024;
 
 /// Buffers and cached blocks shared by all answers of a connection.
 #[derive(Default)]
 pub(crate) struct Templates {
     head: CachedBlock,
     /// Cached head of the last used dialect besides plain gRPC.
-    pub(super) dialect_head: Option<(Dialect, CachedBlock)>,
+    pub(crate) dialect_head: Option<(Dialect, CachedBlock)>,
     trailers: CachedBlock,
     /// The message being written, after space for its prefix.
-    pub(super) scratch: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
     /// Messages of a stream that are ready together, each with its prefix.
     batch: Vec<u8>,
     /// Each message of a stream gets its own DATA frame.
     is_message_per_frame: bool,
     /// The message in JSON.
-    pub(super) text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     /// Metadata of an answer that is sent in one piece.
-    pub(super) held: Metadata,
+    pub(crate) held: Metadata,
     /// Last refused call since the observer was called.
-    pub(super) refusal: Option<(Code, String)>,
+    pub(crate) refusal: Option<(Code, String)>,
 }
 
 impl Templates {
-    pub(super) fn new(is_message_per_frame: bool) -> Self {
+    pub(crate) fn new(is_message_per_frame: bool) -> Self {
         Self { is_message_per_frame, ..Self::default() }
     }
 
     /// Keeps the reason of a call that a limit or a missing credential refused.
-    pub(super) fn note_refusal(&mut self, status: &Status) {
+    fn note_refusal(&mut self, status: &Status) {
         if matches!(status.code(), Code::ResourceExhausted | Code::Unauthenticated) {
             self.refusal = Some((status.code(), status.message().to_owned()));
         }
@@ -191,7 +196,7 @@ impl Reply<'_> {
     }
 
     #[inline]
-    pub(super) fn send_scratch(&mut self, end: bool) {
+    pub(crate) fn send_scratch(&mut self, end: bool) {
         let scratch = &mut self.templates.scratch;
         if scratch.len() <= COPY_BYTES_MAX {
             self.sink.send_slice(scratch, end);
@@ -257,7 +262,7 @@ impl Reply<'_> {
     }
 
     #[inline]
-    pub(super) fn plain<T: Encode>(&mut self, message: T) {
+    pub(crate) fn plain<T: Encode>(&mut self, message: T) {
         let length = message.encoded_len() + PREFIX_BYTES;
         if length > COPY_BYTES_MAX && self.state.dialect.is_plain {
             // A separate buffer, so that the connection's own stays small.
@@ -343,4 +348,102 @@ impl std::fmt::Debug for Reply<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Reply({:?})", self.state)
     }
+}
+
+/// Chunks an answer may send in one poll, before the write and other calls get their turn.
+const CHUNKS_PER_POLL_MAX: usize = 4;
+
+impl Reply<'_> {
+    pub(crate) fn encoded(&mut self, encoded: Encoded) {
+        let packs = self.state.compression.is_some_and(|(_, bytes_min)| encoded.length >= bytes_min);
+        if packs || encoded.length <= COPY_BYTES_MAX || !self.state.dialect.is_plain {
+            return self.plain(encoded);
+        }
+        // Small parts are joined until a large one comes, to avoid tiny frames.
+        let mut small = message::prefix(encoded.length, false).to_vec();
+        let mut send = |part: Bytes| {
+            if part.len() <= COPY_BYTES_MAX {
+                return small.extend_from_slice(&part);
+            }
+            self.sink.send_bytes(Bytes::from(std::mem::take(&mut small)), false);
+            self.sink.send_bytes(part, false);
+        };
+        match encoded.chunks {
+            Chunks::Whole(bytes) => send(bytes),
+            Chunks::Parts(parts) => parts.into_iter().for_each(send),
+            Chunks::Made(chunks) => chunks.for_each(send),
+        }
+        if !small.is_empty() {
+            self.sink.send_bytes(Bytes::from(small), false);
+        }
+    }
+
+    pub(crate) fn only_encoded(&mut self, metadata: &Metadata, encoded: Encoded) -> Option<Source> {
+        let Encoded { length, encoding, chunks } = encoded;
+        if !self.state.dialect.is_plain {
+            // In other dialects no encoding counts as accepted.
+            if encoding.is_some() {
+                self.finish(&Status::internal("the answer is compressed, and the caller does not accept that"));
+                return None;
+            }
+            self.head(metadata);
+            self.plain(Encoded { length, encoding, chunks });
+            return None;
+        }
+        let is_final = encoding.is_some() || matches!(chunks, Chunks::Made(_));
+        if !is_final {
+            self.head(metadata);
+            self.encoded(Encoded { length, encoding, chunks });
+            return None;
+        }
+        // Keeps the compression it has.
+        self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
+        self.head(metadata);
+        self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
+        let chunks = match chunks {
+            Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
+            Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
+            Chunks::Made(chunks) => chunks,
+        };
+        Some(Source { left_bytes: length, chunks })
+    }
+
+    /// Sends as much as there is room for.
+    pub(crate) fn go_on(&mut self, source: &mut Source, cx: &Context<'_>) -> Poll<Result<(), Status>> {
+        for _ in 0..CHUNKS_PER_POLL_MAX {
+            if !self.has_room() {
+                return Poll::Pending;
+            }
+            match source.chunks.next() {
+                Some(chunk) if chunk.len() <= source.left_bytes => {
+                    source.left_bytes -= chunk.len();
+                    self.sink.send_bytes(chunk, false);
+                }
+                None if source.left_bytes == 0 => return Poll::Ready(Ok(())),
+                _ => return Poll::Ready(Err(wrong_length())),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Sends everything at once, regardless of room.
+    pub(crate) fn send_all(&mut self, source: Source) -> Result<(), Status> {
+        let Source { mut left_bytes, chunks } = source;
+        for chunk in chunks {
+            left_bytes = left_bytes.checked_sub(chunk.len()).ok_or_else(wrong_length)?;
+            self.sink.send_bytes(chunk, false);
+        }
+        if left_bytes == 0 { Ok(()) } else { Err(wrong_length()) }
+    }
+}
+
+fn wrong_length() -> Status {
+    Status::internal("the encoded length differs from the declared length")
+}
+
+/// A message produced while it is sent.
+pub(crate) struct Source {
+    pub(crate) left_bytes: usize,
+    pub(crate) chunks: Box<dyn Iterator<Item = Bytes> + Send>,
 }

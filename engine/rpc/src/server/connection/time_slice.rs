@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(1);
 
 /// Events between two checks of the clock.
-const LOOK_EVENTS: u32 = 8;
+const CHECK_EVENTS: u32 = 8;
 
 thread_local! {
     /// End of the current task's time slice.
@@ -24,45 +24,45 @@ thread_local! {
 }
 
 /// Begins a connection's time slice, at each poll of its task.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     ENDS_AT.set(Instant::now().checked_add(TURN));
 }
 
 /// True if the task should yield.
-pub(super) fn is_over() -> bool {
+pub(crate) fn is_over() -> bool {
     ENDS_AT.get().is_some_and(|ends_at| Instant::now() >= ends_at)
 }
 
 /// Polls the task again after the thread's other tasks, including those whose sockets became readable meanwhile. A task
 /// that wakes itself would run up to sixty times before tokio checks the sockets.
-pub(super) fn give_way(cx: &mut Context<'_>) {
+pub(crate) fn yield_now(cx: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
 /// Yields until the next time slice if this one is used up; may be called any number of times.
-pub(super) fn poll_next(cx: &mut Context<'_>) -> Poll<()> {
+pub(crate) fn poll_next(cx: &mut Context<'_>) -> Poll<()> {
     if !is_over() {
         return Poll::Ready(());
     }
-    give_way(cx);
+    yield_now(cx);
     Poll::Pending
 }
 
 /// Clock check in a loop over a connection's events.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Events since the last check.
     events: u32,
     /// Frames already read wait for the next time slice.
-    pub(super) is_interrupted: bool,
+    pub(crate) is_interrupted: bool,
 }
 
 impl Pace {
     /// Counts an event; true if the time slice is found to be over.
     #[inline]
-    pub(super) fn is_turn_over(&mut self) -> bool {
+    pub(crate) fn is_slice_over(&mut self) -> bool {
         self.events += 1;
-        if self.events < LOOK_EVENTS {
+        if self.events < CHECK_EVENTS {
             return false;
         }
         self.events = 0;
@@ -70,7 +70,7 @@ impl Pace {
     }
 
     /// Checks the clock soon: the current event may cost far more than its bytes.
-    pub(super) fn look_soon(&mut self) {
-        self.events = LOOK_EVENTS;
+    pub(crate) fn check_soon(&mut self) {
+        self.events = CHECK_EVENTS;
     }
 }

@@ -9,19 +9,19 @@ use bytes::Bytes;
 use http_body::Body as _;
 use quire_http2::{Head, Indexing, is_hop_by_hop};
 
-use super::limits::Limits;
-use super::reply::Reply;
-use super::running::Running;
+use super::Reply;
 use crate::body::Body;
 use crate::envelope::Peer;
 use crate::http_service::Answering;
 use crate::inbox::Inbox;
+use crate::server::call::running::Running;
+use crate::server::limits::Limits;
 
 /// Chunks a body may send in one poll before other calls get their turn.
 const CHUNKS_PER_POLL_MAX: usize = 32;
 
 /// Converts the request to the `http` crate's; `None` if it has no such form.
-pub(super) fn request(head: &Head, inbox: Arc<Inbox>, peer: &Arc<Peer>) -> Option<http::Request<Body>> {
+pub(crate) fn request(head: &Head, inbox: Arc<Inbox>, peer: &Arc<Peer>) -> Option<http::Request<Body>> {
     let mut uri = http::Uri::builder().path_and_query(head.path());
     if !head.authority().is_empty() {
         uri = uri.scheme(head.scheme()).authority(head.authority());
@@ -47,7 +47,7 @@ fn put_status(code: u16, put: Put<'_>) {
 
 /// Reason why a request is refused by the connection.
 #[derive(Clone, Copy)]
-pub(super) enum Unserved {
+pub(crate) enum Unserved {
     /// No URI, or fields that the `http` crate rejects.
     Malformed,
     Unsupported,
@@ -70,7 +70,7 @@ pub(super) enum Unserved {
 }
 
 impl Unserved {
-    pub(super) fn answer(self) -> (u16, &'static str) {
+    pub(crate) fn answer(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "the request's path or fields are malformed\n"),
             Self::Unsupported => (415, "not served here; see the method's contract for its kind and content types\n"),
@@ -87,7 +87,7 @@ impl Unserved {
     }
 }
 
-pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
+pub(crate) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
     let (code, words) = why.answer();
     reply.state.is_over = true;
     reply.sink.send_head(false, |put| {
@@ -104,14 +104,14 @@ pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
 }
 
 /// An HTTP request that the service is answering.
-pub(super) struct HttpRunning {
+pub(crate) struct HttpRunning {
     answering: Option<Answering>,
     body: Option<Body>,
     limits: Arc<Limits>,
 }
 
 impl HttpRunning {
-    pub(super) fn new(answering: Answering, limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(answering: Answering, limits: Arc<Limits>) -> Self {
         Self { answering: Some(answering), body: None, limits }
     }
 
@@ -124,7 +124,7 @@ impl HttpRunning {
 }
 
 /// Smaller answers are sent even while memory is short, since their requests may have had effects.
-pub(super) const LARGE_BYTES: u64 = 64 * 1024;
+pub(crate) const LARGE_BYTES: u64 = 64 * 1024;
 
 fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
     // curl 7 stops reading after `content-length` bytes, even the window updates that its upload waits for.

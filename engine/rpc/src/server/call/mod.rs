@@ -5,6 +5,11 @@
 //!
 //! Implements: gRPC over HTTP/2, "Timeout" and "Status".
 
+pub(crate) mod plan;
+pub(crate) mod request;
+pub(crate) mod running;
+pub(crate) mod service;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,21 +17,10 @@ use std::time::Duration;
 
 use http::Extensions;
 use quire_http2::Head;
-use quire_net::{CallPermits, Caller, Permits, Shares};
 use tokio::time::Instant;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ServerConfig;
 
-use super::cors::Cors;
-use super::hosts::Hosts;
-use super::limits::Limits;
-use super::method::{Incoming, Started};
-use super::observer::{CallReport, Observer, Refusal};
-use super::plan::{Route, Routes};
-use super::reply::{Reply, ReplyState, Templates};
-use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
-use super::running::Running;
-use super::sink::Sink;
 use crate::codec::Payload;
 use crate::compression::Encoding;
 use crate::envelope::Request;
@@ -34,45 +28,56 @@ use crate::http_service::HttpService;
 use crate::interceptor::{Ending, Until};
 use crate::message::Framed;
 use crate::protocol::Dialect;
+use crate::server::browser::{Cors, Hosts};
+use crate::server::limits::Limits;
+use crate::server::observer::{CallReport, Observer, Refusal};
+use crate::server::reply::sink::Sink;
+use crate::server::reply::{Reply, ReplyState, Templates};
 use crate::status::{Code, Status};
 use crate::transcode::{Json, Reading};
+use plan::{Route, Routes};
+use quire_net::Permits;
+use quire_net::{CallPermits, Caller, Shares};
+use request::{CallHead, CallPlan, Feed, Gathering, Intake};
+use running::Running;
+use service::{Incoming, Started};
 
 /// State shared by all connections of a server.
-pub(super) struct Shared {
-    pub(super) routes: Routes,
-    pub(super) limits: Arc<Limits>,
-    pub(super) observer: Arc<dyn Observer>,
-    pub(super) http: Option<Arc<dyn HttpService>>,
+pub(crate) struct Shared {
+    pub(crate) routes: Routes,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) http: Option<Arc<dyn HttpService>>,
     /// The layers around calls, if any.
-    pub(super) layered: Option<Arc<dyn HttpService>>,
-    pub(super) compression: Option<(Encoding, usize)>,
-    pub(super) cors: Cors,
+    pub(crate) layered: Option<Arc<dyn HttpService>>,
+    pub(crate) compression: Option<(Encoding, usize)>,
+    pub(crate) cors: Cors,
     #[cfg(feature = "tls")]
-    pub(super) tls: Option<Arc<ServerConfig>>,
-    pub(super) places: Permits,
-    pub(super) hosts: Hosts,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) permits: Permits,
+    pub(crate) hosts: Hosts,
     /// Paths answered even on excess connections, such as health.
-    pub(super) always: Vec<String>,
+    pub(crate) always: Vec<String>,
     /// Paths of calls that free memory.
-    pub(super) freeing: Vec<String>,
-    /// Permits of waiting calls, over all connections.
-    pub(super) calls: Shares,
+    pub(crate) freeing: Vec<String>,
+    /// Shares of the waiting calls, over all connections.
+    pub(crate) calls: Shares,
 }
 
 /// A call that may start.
-pub(super) struct Admitted {
+pub(crate) struct Admitted {
     request: Option<Box<Request<()>>>,
     request_json: Option<Json>,
     answer_json: Option<Json>,
     /// Ends the call from outside.
-    pub(super) ending: Option<Ending>,
+    pub(crate) ending: Option<Ending>,
 }
 
 /// A call that may not start.
-pub(super) struct Rejected {
-    pub(super) status: Status,
+pub(crate) struct Rejected {
+    pub(crate) status: Status,
     /// An interceptor rejected it: little of its body is worth reading.
-    pub(super) is_by_interceptor: bool,
+    pub(crate) is_by_interceptor: bool,
 }
 
 impl From<Status> for Rejected {
@@ -82,24 +87,24 @@ impl From<Status> for Rejected {
 }
 
 /// A started call that waits for something.
-pub(super) struct Active {
-    /// The method's number; `None` for HTTP that is no call.
-    pub(super) method: Option<usize>,
-    pub(super) running: Box<dyn Running>,
-    pub(super) reply: ReplyState,
-    pub(super) feed: Feed,
+pub(crate) struct Active {
+    /// The method's number; `None` for other HTTP.
+    pub(crate) method: Option<usize>,
+    pub(crate) running: Box<dyn Running>,
+    pub(crate) reply: ReplyState,
+    pub(crate) feed: Feed,
     /// Bytes received and not yet returned to the stream's window.
-    pub(super) unreleased: usize,
-    pub(super) deadline: Option<Instant>,
+    pub(crate) unreleased: usize,
+    pub(crate) deadline: Option<Instant>,
     /// Ends the call from outside.
-    pub(super) ending: Option<Ending>,
+    pub(crate) ending: Option<Ending>,
     /// Counts the call among those that wait.
-    pub(super) places: Option<CallPermits>,
+    pub(crate) shares: Option<CallPermits>,
 }
 
 impl Active {
     /// Polls the call; ready once it is answered.
-    pub(super) fn poll(
+    pub(crate) fn poll(
         &mut self,
         sink: Sink<'_>,
         templates: &mut Templates,
@@ -119,30 +124,30 @@ impl Active {
     }
 
     /// Bytes of the request and the answer that wait for their reader.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.feed.unread_bytes() + self.running.held_bytes()
     }
 }
 
 impl Shared {
     /// True for paths answered even on excess connections.
-    pub(super) fn is_always_answered(&self, path: &[u8]) -> bool {
+    pub(crate) fn is_always_answered(&self, path: &[u8]) -> bool {
         self.always.iter().any(|always| always.as_bytes() == path)
     }
 
     /// True for paths answered even while memory is full.
-    pub(super) fn is_answered_when_full(&self, path: &[u8]) -> bool {
+    pub(crate) fn is_answered_when_full(&self, path: &[u8]) -> bool {
         self.is_always_answered(path) || self.freeing.iter().any(|freeing| freeing.as_bytes() == path)
     }
 
     /// State of an answer without messages.
-    pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
+    pub(crate) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
         ReplyState::new(dialect, None, None, self.cors.allowed(head))
     }
 
     /// The request without its message, after the interceptors; `None` if it holds nothing beyond the head.
     #[inline]
-    pub(super) fn intercept(
+    pub(crate) fn intercept(
         &self,
         call: &CallHead<'_>,
         extensions: Extensions,
@@ -160,7 +165,7 @@ impl Shared {
     }
 
     /// Time by which a request must be complete if its handler needs it whole.
-    pub(super) fn request_deadline(&self, plan: Option<&CallPlan>, now: Instant) -> Instant {
+    pub(crate) fn request_deadline(&self, plan: Option<&CallPlan>, now: Instant) -> Instant {
         let allowed = self.limits.request_timeout;
         let allowed = plan.and_then(|plan| plan.terms.timeout).map_or(allowed, |timeout| timeout.min(allowed));
         now.checked_add(allowed).unwrap_or(now)
@@ -168,7 +173,7 @@ impl Shared {
 
     /// Takes body data of an incomplete request; returns its message at the end.
     #[inline]
-    pub(super) fn gather<'a>(
+    pub(crate) fn gather<'a>(
         &self,
         gathering: &mut Gathering,
         data: &'a [u8],
@@ -181,7 +186,7 @@ impl Shared {
     }
 
     /// Limit that ends incomplete requests of together `held_bytes`, if any.
-    pub(super) fn gathered_limit(&self, path: &[u8], held_bytes: usize) -> Option<Refusal> {
+    pub(crate) fn gathered_limit(&self, path: &[u8], held_bytes: usize) -> Option<Refusal> {
         if held_bytes > self.limits.gathered_bytes_max {
             return Some(Refusal::GatheredBytes);
         }
@@ -191,22 +196,23 @@ impl Shared {
     /// Memory limit that refuses work to a connection with `held_bytes`. Health and metrics report the limit, and other
     /// calls free memory, so they are exempt unless they are what fills it.
     #[inline]
-    pub(super) fn memory_limit(&self, path: &[u8], held_bytes: usize) -> Option<Refusal> {
+    pub(crate) fn memory_limit(&self, path: &[u8], held_bytes: usize) -> Option<Refusal> {
         let limit = self.limits.memory.refusal(held_bytes)?;
         let is_exempt = held_bytes < self.limits.unread_bytes_max && self.is_answered_when_full(path);
         (!is_exempt).then_some(limit)
     }
 
     /// Status of a call that a limit refuses, which is reported.
-    pub(super) fn refusal(&self, limit: Refusal) -> Status {
+    pub(crate) fn refusal(&self, limit: Refusal) -> Status {
         self.observer.refused(limit);
         self.limits.refusal(limit)
     }
 
     /// Admits a call whose message, or message stream, is available. `request` has passed the interceptors; without
     /// `caller` the call is counted elsewhere.
-    #[inline]
-    pub(super) fn admit(
+    #[expect(clippy::inline_always, reason = "it is most of what a short call costs, and has two callers")]
+    #[inline(always)]
+    pub(crate) fn admit(
         &self,
         call: &CallHead<'_>,
         request: Option<Box<Request<()>>>,
@@ -234,9 +240,9 @@ impl Shared {
 
     /// Limit that refuses the caller another call of the method, if any.
     #[inline]
-    pub(super) fn calls_limit(&self, caller: &mut Caller, method: Option<usize>) -> Option<Refusal> {
-        let own = method.and_then(|method| self.routes.table[method].places.as_ref());
-        let limit = match caller.has_room(&self.calls, own.map(|(_, places)| places)) {
+    pub(crate) fn calls_limit(&self, caller: &mut Caller, method: Option<usize>) -> Option<Refusal> {
+        let own = method.and_then(|method| self.routes.table[method].shares.as_ref());
+        let limit = match caller.has_room(&self.calls, own.map(|(_, shares)| shares)) {
             [true, true] => return None,
             [false, _] => Refusal::Calls,
             [true, false] => own.map_or(Refusal::Calls, |(limit, _)| *limit),
@@ -245,10 +251,10 @@ impl Shared {
         Some(limit)
     }
 
-    /// Takes the permits of a waiting call.
-    pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPermits {
-        let own = method.and_then(|method| self.routes.table[method].places.as_ref());
-        caller.take(&self.calls, own.map(|(_, places)| places))
+    /// Takes the shares of a waiting call.
+    pub(crate) fn take_shares(&self, caller: &mut Caller, method: Option<usize>) -> CallPermits {
+        let own = method.and_then(|method| self.routes.table[method].shares.as_ref());
+        caller.take(&self.calls, own.map(|(_, shares)| shares))
     }
 
     /// The future that ends a streaming call from outside, if an interceptor wants one.
@@ -260,15 +266,16 @@ impl Shared {
 
     /// State of an admitted call's answer.
     #[inline]
-    pub(super) fn reply_state(&self, call: &CallHead<'_>, admitted: &mut Admitted) -> ReplyState {
+    pub(crate) fn reply_state(&self, call: &CallHead<'_>, admitted: &mut Admitted) -> ReplyState {
         let plan = call.plan;
         let compression = self.compression.filter(|(encoding, _)| plan.terms.accepted.has(*encoding));
         ReplyState::new(plan.dialect, admitted.answer_json.take(), compression, self.cors.allowed(call.head))
     }
 
     /// Starts an admitted call's handler, in the box of an earlier call if there is any.
-    #[inline]
-    pub(super) fn start(
+    #[expect(clippy::inline_always, reason = "it is most of what a short call costs, and has two callers")]
+    #[inline(always)]
+    pub(crate) fn start(
         &self,
         call: &CallHead<'_>,
         admitted: &mut Admitted,
@@ -296,7 +303,7 @@ impl Shared {
     }
 
     /// Reports equal calls that ended; the method is `None` if it does not exist.
-    pub(super) fn report(&self, method: Option<usize>, code: Code, elapsed: Duration, calls: u32) {
+    pub(crate) fn report(&self, method: Option<usize>, code: Code, elapsed: Duration, calls: u32) {
         let path = method.map_or("unknown", |method| &self.routes.table[method].path);
         let report = CallReport { method, path, code, elapsed };
         (0..calls).for_each(|_| self.observer.call_finished(&report));
@@ -304,7 +311,7 @@ impl Shared {
 }
 
 /// Status of a call that is not answered by its deadline.
-pub(super) fn time_is_up() -> Status {
+pub(crate) fn time_is_up() -> Status {
     Status::deadline_exceeded("time is up")
 }
 

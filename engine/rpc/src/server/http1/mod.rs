@@ -1,5 +1,10 @@
-//! One call as request and response of the `http` crate, on a connection managed elsewhere: by hyper's HTTP/1.1, or by
-//! the server around a tower service.
+//! Calls as requests and responses of the `http` crate, on connections managed elsewhere: by hyper's HTTP/1.1, or by the
+//! server around a tower service.
+//!
+//! Implements: RFC 9113 sections 8.2.2 (fields of a connection) and 8.3.1 (request pseudo-header fields).
+
+#[cfg(feature = "http1")]
+pub(crate) mod connection;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,27 +15,28 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Extensions;
 use http_body::{Body as _, Frame, SizeHint};
-use quire_http2::Head;
-use quire_net::{Caller, Client};
+use quire_http2::{Field, Head, is_hop_by_hop};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::http_calls::{self, Unserved};
-use super::memory::Charge;
-use super::method::Started;
-use super::observer::Refusal;
-use super::plan::Plan;
-use super::reply::{Reply, ReplyState, Templates};
-use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
-use super::run::REFUSED_BYTES_MAX;
-use super::shared::{Active, Rejected, Shared, time_is_up};
-use super::sink::{Outbox, Sink};
 use crate::body::{Body, BoxError};
 use crate::envelope::{Peer, Request};
+use crate::http_service;
 use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
 use crate::protocol::PLAIN;
+use crate::server::call::plan::Plan;
+use crate::server::call::request::{CallHead, CallPlan, Feed, Gathering, Intake};
+use crate::server::call::service::Started;
+use crate::server::call::{Active, Rejected, Shared, time_is_up};
+use crate::server::connection::in_flight::REFUSED_BYTES_MAX;
+use crate::server::memory::Charge;
+use crate::server::observer::Refusal;
+use crate::server::reply::plain_http::{self, Unserved};
+use crate::server::reply::sink::{Outbox, Sink};
+use crate::server::reply::{Reply, ReplyState, Templates};
 use crate::status::{Code, Status};
 use crate::wake::WakeSet;
+use quire_net::{Caller, Client};
 
 /// Longest time an answer waits for the end of its request.
 const LINGER: Duration = Duration::from_secs(1);
@@ -44,7 +50,7 @@ enum Stage {
 }
 
 /// A call from head to end; also the body of its response.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     head: Arc<Head>,
@@ -74,7 +80,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// Begins the call of a request with this `head`.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         shared: &Arc<Shared>,
         peer: &Arc<Peer>,
         plan: Plan,
@@ -113,26 +119,26 @@ impl Exchange {
         match plan {
             Plan::Call(call, message) => exchange.stage = Stage::Begun(call, message),
             Plan::Fail(_, status) => exchange.refuse(&status),
-            Plan::Unserved(why) => exchange.end_uncalled(|reply| http_calls::refuse(reply, why)),
+            Plan::Unserved(why) => exchange.end_uncalled(|reply| plain_http::refuse(reply, why)),
             Plan::Preflight => {
                 let head = Arc::clone(&exchange.head);
                 exchange.end_uncalled(|reply| reply.preflight(&head, &shared.cors));
             }
-            Plan::Http => exchange.end_uncalled(|reply| http_calls::refuse(reply, Unserved::NotFound)),
+            Plan::Http => exchange.end_uncalled(|reply| plain_http::refuse(reply, Unserved::NotFound)),
         }
         exchange
     }
 
     /// Marks the call as counted by its connection.
     #[cfg(feature = "tower")]
-    pub(super) fn counted(mut self: Box<Self>) -> Box<Self> {
+    pub(crate) fn counted(mut self: Box<Self>) -> Box<Self> {
         self.caller = None;
         self
     }
 
     /// Ends the call with a failure in any state; `is_reported` if that was reported elsewhere.
     #[cfg(feature = "tower")]
-    pub(super) fn refused(mut self: Box<Self>, status: &Status, is_reported: bool) -> Box<Self> {
+    pub(crate) fn refused(mut self: Box<Self>, status: &Status, is_reported: bool) -> Box<Self> {
         self.is_reported |= is_reported;
         self.refuse(status);
         self
@@ -267,10 +273,10 @@ impl Exchange {
         match shared.start(&call, &mut admitted, intake, None, cx, &mut self.reply()) {
             Started::Running(running) => {
                 let method = Some(plan.method);
-                let places = self.caller.as_mut().map(|caller| shared.call_places(caller, method));
+                let shares = self.caller.as_mut().map(|caller| shared.take_shares(caller, method));
                 let reply = std::mem::replace(&mut self.state, ReplyState::bare(plan.dialect));
                 let (unreleased, ending) = (0, admitted.ending);
-                let active = Active { method, running, reply, feed, unreleased, deadline, ending, places };
+                let active = Active { method, running, reply, feed, unreleased, deadline, ending, shares };
                 self.stage = Stage::Active(active);
             }
             Started::Done(_) => self.end(),
@@ -315,7 +321,7 @@ impl Exchange {
         }
     }
 
-    /// Answers a request that is no call.
+    /// Answers a request other than a call.
     fn end_uncalled(&mut self, answer: impl FnOnce(&mut Reply<'_>)) {
         answer(&mut self.reply());
         self.is_reported = true;
@@ -355,7 +361,7 @@ impl Drop for Exchange {
 
 impl Exchange {
     /// The answer: the head as soon as it is known, and the rest as body.
-    pub(super) async fn answer(self: Box<Self>) -> http::Response<Body> {
+    pub(crate) async fn answer(self: Box<Self>) -> http::Response<Body> {
         let mut exchange = Some(self);
         std::future::poll_fn(|cx| Self::poll_response(&mut exchange, cx)).await.map(Body::any)
     }
@@ -428,4 +434,99 @@ impl http_body::Body for Exchange {
         }
         SizeHint::default()
     }
+}
+
+/// An answer in progress.
+pub(crate) enum Dispatched {
+    Call(Box<Exchange>),
+    Http(http_service::Answering),
+    /// The path does not exist.
+    NotFound,
+}
+
+impl Dispatched {
+    /// Begins the answer, through the server's layers if any.
+    pub(crate) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, mut request: http::Request<Body>) -> Self {
+        if let Some(layered) = shared.layered.as_ref().filter(|_| may_be_call(shared, &request)) {
+            request.extensions_mut().insert(Arc::clone(peer));
+            return Self::Http(layered.call(request));
+        }
+        match begin_call(shared, peer, request) {
+            Ok(exchange) => Self::Call(exchange),
+            Err(mut request) => {
+                let Some(http) = &shared.http else { return Self::NotFound };
+                request.extensions_mut().insert(Arc::clone(peer));
+                Self::Http(http.call(request))
+            }
+        }
+    }
+
+    pub(crate) async fn answer(self) -> http::Response<Body> {
+        match self {
+            Self::Call(exchange) => exchange.answer().await,
+            Self::Http(answering) => answering.await.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR)),
+            Self::NotFound => bare(http::StatusCode::NOT_FOUND),
+        }
+    }
+}
+
+/// A response without body that closes the connection.
+pub(crate) fn bare(status: http::StatusCode) -> http::Response<Body> {
+    let mut response = http::Response::new(Body::default());
+    *response.status_mut() = status;
+    if status.is_server_error() {
+        response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    }
+    response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+    response
+}
+
+fn may_be_call(shared: &Shared, request: &http::Request<Body>) -> bool {
+    let content_type = request.headers().get(http::header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    shared.routes.may_be_call(request.uri().path(), content_type)
+}
+
+/// Begins the call of a request; returns any other request.
+#[expect(clippy::result_large_err, reason = "the request is taken apart at once; a box would cost every request one")]
+pub(crate) fn begin_call(
+    shared: &Arc<Shared>,
+    peer: &Arc<Peer>,
+    request: http::Request<Body>,
+) -> Result<Box<Exchange>, http::Request<Body>> {
+    if !may_be_call(shared, &request) {
+        return Err(request);
+    }
+    let Some(head) = head(&request).map(Arc::new) else { return Err(request) };
+    let has_trailers = request.version() >= http::Version::HTTP_2;
+    let plan = match Plan::read(&head, &shared.routes) {
+        Plan::Http => return Err(request),
+        // gRPC's trailers need HTTP/2.
+        Plan::Call(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _)
+            if dialect.needs_trailers() && !has_trailers =>
+        {
+            Plan::Unserved(Unserved::Unsupported)
+        }
+        plan => plan,
+    };
+    Ok(Exchange::begin(shared, peer, plan, head, request))
+}
+
+/// The request's head in HTTP/2 form; `None` if it cannot be a call's.
+fn head<B>(request: &http::Request<B>) -> Option<Head> {
+    let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let host = || request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let authority = request.uri().authority().map_or_else(host, |authority| authority.as_str().as_bytes());
+    let mut fields = vec![
+        Field::new(b":method", request.method().as_str().as_bytes()),
+        Field::new(b":scheme", request.uri().scheme_str().unwrap_or("http").as_bytes()),
+        Field::new(b":authority", authority),
+        Field::new(b":path", path.as_bytes()),
+    ];
+    for (name, value) in request.headers() {
+        let name = name.as_str().as_bytes();
+        if !is_hop_by_hop(name) && name != b"te" {
+            fields.push(Field::new(name, value.as_bytes()));
+        }
+    }
+    Head::request(fields).ok()
 }

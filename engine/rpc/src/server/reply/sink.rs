@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Connection, ErrorCode, Indexing, StreamKey};
 
-use super::memory::{Lender, SHARED_BYTES_MIN};
 use crate::protocol::Put;
+use crate::server::memory::{Lender, SHARED_BYTES_MIN};
 
 /// The parts of an answer ready to be sent.
 #[derive(Debug, Default)]

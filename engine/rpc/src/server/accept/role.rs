@@ -6,31 +6,30 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use quire_net::{Permit, Standing};
-
-use super::shared::Shared;
+use quire_net::{Permit, Permits, Standing};
 
 /// Least and greatest time before the server ends an excess connection.
 const REFUSAL_TIME_MIN: Duration = Duration::from_millis(100);
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
-pub(super) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection's role and the signal for its end.
-pub(super) struct Stay {
+pub(crate) struct Role {
     /// Completes when the connection must end after its current calls.
-    pub(super) draining: Draining,
+    pub(crate) draining: Draining,
     /// Excess connection: it is only refused.
-    pub(super) refusing: bool,
-    pub(super) standing: Arc<Standing>,
+    pub(crate) refusing: bool,
+    pub(crate) standing: Arc<Standing>,
 }
 
-impl Stay {
-    /// The stay of a connection with this permit; `draining` completes when the server drains.
-    pub(super) fn of(permit: &Permit, shared: &Arc<Shared>, mut draining: Draining) -> Self {
+impl Role {
+    /// The role of a connection with this permit; `draining` completes when the server drains. An excess connection
+    /// stays for `refusal_max` at most.
+    pub(crate) fn of(permit: &Permit, permits: &Permits, mut draining: Draining, refusal_max: Duration) -> Self {
         let standing = Arc::clone(permit.standing());
         if permit.is_refused() {
-            return Self { draining: Box::pin(refusal_time(Arc::clone(shared))), refusing: true, standing };
+            return Self { draining: Box::pin(refusal_time(permits.clone(), refusal_max)), refusing: true, standing };
         }
         let leaving = Arc::clone(&standing);
         let draining = Box::pin(poll_fn(move |cx| match leaving.poll_leave(cx) {
@@ -43,9 +42,8 @@ impl Stay {
 
 /// Completes when an excess connection's time is over: clients send at once, so a silent one is closed as soon as
 /// another connection waits.
-async fn refusal_time(shared: Arc<Shared>) {
+async fn refusal_time(permits: Permits, refusal_max: Duration) {
     tokio::time::sleep(REFUSAL_TIME_MIN).await;
-    let longest = shared.limits.handshake_timeout.min(REFUSAL_TIME_MAX);
     // Either ends the wait.
-    let _ = tokio::time::timeout(longest, shared.places.crowded()).await;
+    let _ = tokio::time::timeout(refusal_max.min(REFUSAL_TIME_MAX), permits.crowded()).await;
 }

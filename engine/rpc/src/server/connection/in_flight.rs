@@ -16,11 +16,11 @@ use quire_http2::{ErrorCode, Head, StreamKey};
 use tokio::time::Instant;
 
 use super::calls::{Calls, Ended, Phase, Rest};
-use super::reply::{Reply, ReplyState};
-use super::running::Running;
-use super::shared::{Active, time_is_up};
-use super::sink::Sink;
 use crate::protocol::Dialect;
+use crate::server::call::running::Running;
+use crate::server::call::{Active, time_is_up};
+use crate::server::reply::sink::Sink;
+use crate::server::reply::{Reply, ReplyState};
 use crate::status::{Code, Status};
 
 /// Boxes kept per method for reuse.
@@ -28,12 +28,12 @@ const SPARES_MAX: usize = 128;
 /// Ended calls of a batch, whose end is reported by one reading of the clock.
 const ENDED_MAX: usize = 256;
 /// Bytes, and below the time, for discarding after a refused head: no more than is in flight anyhow.
-pub(super) const REFUSED_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const REFUSED_BYTES_MAX: usize = 16 * 1024;
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Calls {
     /// Stores a waiting call in its slot.
-    pub(super) fn keep(&mut self, stream: StreamKey, active: Active) {
+    pub(crate) fn keep(&mut self, stream: StreamKey, active: Active) {
         self.active += 1;
         self.note_deadline(active.deadline);
         self.slots[stream.index()].phase = Phase::Active(active);
@@ -45,14 +45,14 @@ impl Calls {
     }
 
     /// Adds the call to those that wait for room, unless it has room.
-    pub(super) fn note_blocked(&mut self, stream: StreamKey) {
+    pub(crate) fn note_blocked(&mut self, stream: StreamKey) {
         if !self.has_room(stream) && !self.blocked.contains(&stream) {
             self.blocked.push(stream);
         }
     }
 
     #[inline]
-    pub(super) fn poll_active(&mut self, stream: StreamKey, active: &mut Active) -> Poll<()> {
+    pub(crate) fn poll_active(&mut self, stream: StreamKey, active: &mut Active) -> Poll<()> {
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
         let sink = Sink::Http2(&mut self.connection, stream, &self.lender);
         let polled = active.poll(sink, &mut self.templates, self.shared.limits.output_bytes_max, &mut cx);
@@ -63,7 +63,7 @@ impl Calls {
     }
 
     /// Polls the calls woken since the last time; true if there were any.
-    pub(super) fn poll_woken(&mut self) -> bool {
+    pub(crate) fn poll_woken(&mut self) -> bool {
         let wakes = Arc::clone(&self.wakes);
         let mut any = false;
         wakes.take(|index| {
@@ -96,7 +96,7 @@ impl Calls {
     }
 
     /// Keeps a box for the next call of its method.
-    pub(super) fn retire(&mut self, method: Option<usize>, mut running: Box<dyn Running>) {
+    pub(crate) fn retire(&mut self, method: Option<usize>, mut running: Box<dyn Running>) {
         // A future's fields may panic on drop.
         if catch_unwind(AssertUnwindSafe(|| running.clear())).is_err() {
             return;
@@ -110,7 +110,7 @@ impl Calls {
 
     /// Ends an answered call; discards the rest of its request.
     #[inline]
-    pub(super) fn finish(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
+    pub(crate) fn finish(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
         if !self.connection.is_receive_closed(stream) {
             self.begin_discarding(stream);
         }
@@ -120,7 +120,7 @@ impl Calls {
     }
 
     /// Answers without a handler; the method may not exist.
-    pub(super) fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         stream: StreamKey,
         head: &Head,
@@ -137,7 +137,7 @@ impl Calls {
         self.finish(stream, method, status.code());
     }
 
-    pub(super) fn reply_with<'a>(&'a mut self, stream: StreamKey, state: &'a mut ReplyState) -> Reply<'a> {
+    pub(crate) fn reply_with<'a>(&'a mut self, stream: StreamKey, state: &'a mut ReplyState) -> Reply<'a> {
         Reply {
             sink: Sink::Http2(&mut self.connection, stream, &self.lender),
             templates: &mut self.templates,
@@ -147,7 +147,7 @@ impl Calls {
     }
 
     /// Polls the calls that waited for room; call it when output was written or windows grew.
-    pub(super) fn poll_unblocked(&mut self) -> bool {
+    pub(crate) fn poll_unblocked(&mut self) -> bool {
         let mut any = false;
         for position in (0..self.blocked.len()).rev() {
             let stream = self.blocked[position];
@@ -168,14 +168,14 @@ impl Calls {
         any
     }
 
-    pub(super) fn note_deadline(&mut self, deadline: Option<Instant>) {
+    pub(crate) fn note_deadline(&mut self, deadline: Option<Instant>) {
         if let Some(deadline) = deadline {
             self.earliest_deadline = Some(self.earliest_deadline.map_or(deadline, |other| other.min(deadline)));
         }
     }
 
     /// Ends the calls past their deadline.
-    pub(super) fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         if self.earliest_deadline.is_none_or(|deadline| deadline > self.now) {
             return;
         }
@@ -220,7 +220,7 @@ impl Calls {
     }
 
     /// Clears the slot; returns the method that was called.
-    pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
+    pub(crate) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
         let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
         match std::mem::take(&mut slot.phase) {
             Phase::Gathering(gathering) => {
@@ -237,7 +237,7 @@ impl Calls {
     }
 
     /// Reopens the stream's window, unless its reader has enough unread.
-    pub(super) fn release(&mut self, stream: StreamKey) {
+    pub(crate) fn release(&mut self, stream: StreamKey) {
         let Some(slot) = self.slots.get_mut(stream.index()) else { return };
         let Phase::Active(active) = &mut slot.phase else { return };
         if !active.feed.is_stalled() && active.unreleased > 0 {
@@ -246,7 +246,7 @@ impl Calls {
     }
 
     /// Resets the streams whose peer has accepted nothing since this time, in milliseconds of the connection.
-    pub(super) fn reset_stalled(&mut self, since_ms: u64) {
+    pub(crate) fn reset_stalled(&mut self, since_ms: u64) {
         let stalled: Vec<StreamKey> = self.connection.stalled(since_ms).collect();
         for stream in stalled {
             self.connection.reset(stream, ErrorCode::CANCEL);
@@ -255,14 +255,14 @@ impl Calls {
     }
 
     /// Cancels all streams of a failed connection.
-    pub(super) fn cancel_all(&mut self) {
+    pub(crate) fn cancel_all(&mut self) {
         for index in 0..self.slots.len() {
             self.cancel(self.slots[index].stream);
         }
     }
 
     /// Cancels a stream that the peer reset or violated the protocol on.
-    pub(super) fn cancel(&mut self, stream: StreamKey) {
+    pub(crate) fn cancel(&mut self, stream: StreamKey) {
         let method = self.forget(stream);
         if method.is_some() {
             self.ended(stream, method, Code::Cancelled);
@@ -280,7 +280,7 @@ impl Calls {
     }
 
     /// Discards little of a request that was refused by its head.
-    pub(super) fn discard_little(&mut self, stream: StreamKey) {
+    pub(crate) fn discard_little(&mut self, stream: StreamKey) {
         let expires_at = self.now + REFUSED_TIMEOUT;
         if let Phase::Discarding(rest) = &mut self.slots[stream.index()].phase {
             rest.left_bytes = rest.left_bytes.min(REFUSED_BYTES_MAX);
@@ -289,12 +289,12 @@ impl Calls {
         }
     }
 
-    pub(super) fn discard(&mut self, stream: StreamKey, bytes: usize, end: bool) {
+    pub(crate) fn discard(&mut self, stream: StreamKey, bytes: usize, end: bool) {
         let phase = &mut self.slots[stream.index()].phase;
         let Phase::Discarding(rest) = phase else { return };
         if end {
             *phase = Phase::Free;
-            self.nudge_due |= !self.connection.is_live(stream);
+            self.is_wake_ping_due |= !self.connection.is_live(stream);
         } else if let Some(left) = rest.left_bytes.checked_sub(bytes) {
             rest.left_bytes = left;
             self.connection.release(stream, bytes);
@@ -305,7 +305,7 @@ impl Calls {
     }
 
     #[inline]
-    pub(super) fn ended(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
+    pub(crate) fn ended(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
         let started_at = self.slots[stream.index()].started_at;
         if let Some(last) = self.ended.last_mut()
             && last.method == method
@@ -322,7 +322,7 @@ impl Calls {
     }
 
     /// Reports ended calls to the observer. Called before every write, so that a client finds its answered call counted.
-    pub(super) fn report(&mut self) {
+    pub(crate) fn report(&mut self) {
         if self.ended.is_empty() {
             return;
         }
@@ -336,12 +336,12 @@ impl Calls {
     }
 
     /// True while a call waits for something, or an answer to be taken.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.active > 0 || self.connection.queued_bytes_total() > 0
     }
 
     /// True if no call is unanswered.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.connection.live_streams() == 0
     }
 }

@@ -11,20 +11,9 @@ use std::task::{Context, Waker};
 use bytes::Bytes;
 use http::Extensions;
 use quire_http2::{CompleteRequest, Connection, ConnectionError, Event, Head, StreamKey};
-use quire_net::{Caller, Client};
 use tokio::time::Instant;
 
-use super::http_calls::{self, HttpRunning, Unserved};
-use super::memory::Lender;
-use super::method::Started;
-use super::observer::Refusal;
-use super::plan::Plan;
-use super::reply::{Reply, ReplyState, Templates};
-use super::request::{CallHead, CallPlan, Feed, Gathering, Intake};
-use super::running::Running;
-use super::shared::{Active, Rejected, Shared};
-use super::sink::Sink;
-use super::turn::Pace;
+use super::time_slice::Pace;
 use crate::codec::Payload;
 use crate::envelope::{Peer, Request};
 use crate::http_service::{Counted, HttpService};
@@ -32,11 +21,22 @@ use crate::inbox::Inbox;
 use crate::message::{self, Assembler, Framed, Framing, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, PLAIN};
+use crate::server::call::plan::Plan;
+use crate::server::call::request::{CallHead, CallPlan, Feed, Gathering, Intake};
+use crate::server::call::running::Running;
+use crate::server::call::service::Started;
+use crate::server::call::{Active, Rejected, Shared};
+use crate::server::memory::Lender;
+use crate::server::observer::Refusal;
+use crate::server::reply::plain_http::{self, HttpRunning, Unserved};
+use crate::server::reply::sink::Sink;
+use crate::server::reply::{Reply, ReplyState, Templates};
 use crate::status::Code;
 use crate::wake::WakeSet;
+use quire_net::{Caller, Client};
 
 /// Payload of the PING sent after requests that ended behind their answer; one per read.
-const NUDGE: [u8; 8] = *b"answered";
+const WAKE_PING: [u8; 8] = *b"answered";
 
 /// A stream's call, from its head to its end.
 pub(super) struct Slot {
@@ -108,7 +108,7 @@ pub(crate) struct Calls {
     pub(super) ended: Vec<Ended>,
     pub(super) pong_seen: bool,
     /// A request ended behind its answer.
-    pub(super) nudge_due: bool,
+    pub(super) is_wake_ping_due: bool,
     /// Excess connection: every call is refused, then it is drained.
     pub(super) refusing: bool,
     pub(super) pace: Pace,
@@ -145,7 +145,7 @@ impl Calls {
             earliest_deadline: None,
             ended: Vec::new(),
             pong_seen: false,
-            nudge_due: false,
+            is_wake_ping_due: false,
             refusing,
             pace: Pace::default(),
             buffered: Buffered::default(),
@@ -178,13 +178,13 @@ impl Calls {
             } else {
                 break;
             }
-            if self.pace.is_turn_over() && !input.is_empty() {
+            if self.pace.is_slice_over() && !input.is_empty() {
                 self.pace.is_interrupted = true;
                 break;
             }
         }
-        if std::mem::take(&mut self.nudge_due) {
-            self.connection.ping(NUDGE);
+        if std::mem::take(&mut self.is_wake_ping_due) {
+            self.connection.ping(WAKE_PING);
         }
         if self.refusing && !self.slots.is_empty() {
             // It is answered; the next connection waits for its permit.
@@ -232,7 +232,7 @@ impl Calls {
     pub(super) fn begin(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         self.take_slot(stream);
         if head.is_oversized() {
-            self.pace.look_soon();
+            self.pace.check_soon();
             let status = self.shared.refusal(Refusal::HeaderBytes);
             return self.refuse(stream, head, PLAIN, None, &status);
         }
@@ -338,9 +338,9 @@ impl Calls {
     ) {
         self.caller.set(None);
         // A page may cost a hundred times as much as a call.
-        self.pace.look_soon();
+        self.pace.check_soon();
         let inbox = self.inbox(stream, end);
-        let Some(mut request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
+        let Some(mut request) = plain_http::request(head, Arc::clone(&inbox), &self.peer) else {
             return self.refuse_http(stream, Unserved::Malformed);
         };
         if let Some(counted) = counted {
@@ -354,13 +354,13 @@ impl Calls {
             unreleased: 0,
             deadline: None,
             ending: None,
-            places: None,
+            shares: None,
         };
         if self.poll_active(stream, &mut active).is_ready() {
             self.retire(None, active.running);
             return self.finish(stream, None, active.reply.code);
         }
-        active.places = Some(self.shared.call_places(&mut self.caller, None));
+        active.shares = Some(self.shared.take_shares(&mut self.caller, None));
         self.keep(stream, active);
     }
 
@@ -398,7 +398,7 @@ impl Calls {
     }
 
     fn refuse_http(&mut self, stream: StreamKey, why: Unserved) {
-        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::bare(PLAIN)), why);
+        plain_http::refuse(&mut self.reply_with(stream, &mut ReplyState::bare(PLAIN)), why);
         self.finish(stream, None, Code::Ok);
     }
 
@@ -522,7 +522,7 @@ impl Calls {
         };
         if matches!(intake, Intake::Message(message) if message.compressed) {
             // Its cost is unknown.
-            self.pace.look_soon();
+            self.pace.check_soon();
         }
         let mut state = self.shared.reply_state(&call, &mut admitted);
         let spare = self.spares[plan.method].pop();
@@ -536,9 +536,9 @@ impl Calls {
             Started::Running(running) => {
                 let (method, deadline) = (Some(plan.method), call.deadline);
                 self.note_blocked(stream);
-                let places = Some(self.shared.call_places(&mut self.caller, method));
+                let shares = Some(self.shared.take_shares(&mut self.caller, method));
                 let (reply, unreleased, ending) = (state, 0, admitted.ending);
-                let active = Active { method, running, reply, feed, unreleased, deadline, ending, places };
+                let active = Active { method, running, reply, feed, unreleased, deadline, ending, shares };
                 self.keep(stream, active);
             }
             Started::Done(spare) => {
