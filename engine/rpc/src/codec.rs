@@ -110,8 +110,8 @@ impl<T: prost::Message> Encode for T {
     }
 }
 
-/// A message in encoded form: bytes that were received, or are sent unchanged. Only the application knows whether they
-/// are a valid message.
+/// A message in encoded form: bytes that were received, or are sent unchanged. They are not
+/// checked to be a valid message.
 pub struct Encoded {
     pub(crate) length: usize,
     pub(crate) encoding: Option<Encoding>,

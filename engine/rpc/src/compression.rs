@@ -17,7 +17,7 @@ use crate::status::Status;
 
 /// Favours speed over size, as the caller waits.
 const ZSTD_LEVEL: i32 = 1;
-/// Larger windows are refused: a frame may ask for gigabytes.
+/// Larger windows are refused: a frame may declare gigabytes.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// On a scale of 0 to 11: as fast as gzip, with smaller output.
 #[cfg(feature = "brotli")]

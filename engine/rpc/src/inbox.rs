@@ -214,12 +214,12 @@ impl Run {
 
     /// Location of the next message.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Place> {
+    pub(crate) fn next(&mut self) -> Option<Taken> {
         let (&[flag, ref length @ ..], rest) = self.bytes.get(self.at..)?.split_first_chunk::<PREFIX_BYTES>()?;
         let length = (u32::from_be_bytes(*length) as usize).min(rest.len());
         let start = self.at + PREFIX_BYTES;
         self.at = start + length;
-        Some(Place::Run { compressed: flag == 1, bytes: start..self.at })
+        Some(Taken::Run { compressed: flag == 1, bytes: start..self.at })
     }
 
     /// Location of the next message, if it is not compressed.
@@ -234,7 +234,7 @@ impl Run {
 }
 
 /// A message taken out of the inbox.
-pub(crate) enum Place {
+pub(crate) enum Taken {
     Run { compressed: bool, bytes: Range<usize> },
     Message(Framed<Bytes>),
 }

@@ -12,7 +12,7 @@ use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::codec::{Decode, Payload};
-use crate::inbox::{Chunk, Inbox, Place, Run};
+use crate::inbox::{Chunk, Inbox, Run, Taken};
 use crate::message::Framed;
 use crate::metadata::Metadata;
 use crate::status::Status;
@@ -57,8 +57,8 @@ impl<T> Streaming<T> {
         if let Some(bytes) = self.plain() {
             return Ok(Some(Payload::Borrowed(self.run.message(bytes))));
         }
-        let Some(place) = poll_fn(|cx| self.poll_place(cx)).await? else { return Ok(None) };
-        self.open(place).map(Some)
+        let Some(taken) = poll_fn(|cx| self.poll_taken(cx)).await? else { return Ok(None) };
+        self.open(taken).map(Some)
     }
 
     /// Trailing metadata; `None` before the end.
@@ -73,7 +73,7 @@ impl<T> Streaming<T> {
     }
 
     #[inline]
-    fn poll_place(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Place>, Status>> {
+    fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Taken>, Status>> {
         if self.failed {
             return Poll::Ready(Ok(None));
         }
@@ -82,12 +82,12 @@ impl<T> Streaming<T> {
             return Poll::Pending;
         }
         match self.run.next() {
-            Some(place) => Poll::Ready(Ok(Some(place))),
+            Some(taken) => Poll::Ready(Ok(Some(taken))),
             None => self.poll_inbox(cx),
         }
     }
 
-    fn poll_inbox(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Place>, Status>> {
+    fn poll_inbox(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Taken>, Status>> {
         match self.inbox.poll_chunk(&mut self.run, cx) {
             Poll::Pending => {
                 let late = self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
@@ -103,7 +103,7 @@ impl<T> Streaming<T> {
                 self.run = Run::of(bytes);
                 Poll::Ready(Ok(self.run.next()))
             }
-            Poll::Ready(Ok(Chunk::Message(message))) => Poll::Ready(Ok(Some(Place::Message(message)))),
+            Poll::Ready(Ok(Chunk::Message(message))) => Poll::Ready(Ok(Some(Taken::Message(message)))),
         }
     }
 
@@ -114,12 +114,12 @@ impl<T> Streaming<T> {
     }
 
     #[inline]
-    fn open(&mut self, place: Place) -> Result<Payload<'_>, Status> {
-        let framed = match place {
-            Place::Run { compressed, bytes } => {
+    fn open(&mut self, taken: Taken) -> Result<Payload<'_>, Status> {
+        let framed = match taken {
+            Taken::Run { compressed, bytes } => {
                 Framed { compressed, bytes: Payload::Borrowed(self.run.message(bytes)) }
             }
-            Place::Message(Framed { compressed, bytes }) => Framed { compressed, bytes: Payload::Owned(bytes) },
+            Taken::Message(Framed { compressed, bytes }) => Framed { compressed, bytes: Payload::Owned(bytes) },
         };
         let compressed = framed.compressed;
         let opened = self.reading.open(framed).inspect_err(|_| self.failed = true)?;
@@ -139,13 +139,13 @@ impl<T: Decode> Stream for Streaming<T> {
             this.failed = decoded.is_err();
             return Poll::Ready(Some(decoded));
         }
-        let place = match self.poll_place(cx) {
+        let taken = match self.poll_taken(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(status)) => return Poll::Ready(Some(Err(status))),
             Poll::Ready(Ok(None)) => return Poll::Ready(None),
-            Poll::Ready(Ok(Some(place))) => place,
+            Poll::Ready(Ok(Some(taken))) => taken,
         };
-        let decoded = self.open(place).and_then(T::decode);
+        let decoded = self.open(taken).and_then(T::decode);
         self.failed = decoded.is_err();
         Poll::Ready(Some(decoded))
     }

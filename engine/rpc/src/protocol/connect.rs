@@ -12,8 +12,8 @@ use prost_types::Any;
 use quire_http2::{Field, Head, Indexing};
 use serde_json::{Map, Value, json};
 
-use super::answering::{Ending, Protocol, Terms, accepts, encoding};
-use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
+use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
+use super::server::{Ending, Protocol, Terms, accepts, encoding};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::details::Details;
 use crate::message::{self, Framing};

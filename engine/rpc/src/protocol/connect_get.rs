@@ -9,9 +9,9 @@ use bytes::Bytes;
 use percent_encoding::percent_decode;
 use quire_http2::Head;
 
-use super::answering::{Terms, accepts};
-use super::calling::Codec;
+use super::client::Codec;
 use super::connect::{BASE64, UNPADDED, accepted, check_version, timeout};
+use super::server::{Terms, accepts};
 use crate::compression::Encoding;
 use crate::status::Status;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quire_http2::{Head, Indexing};
 
-use super::answering::{Ending, Protocol, Terms, accepts, encoding};
-use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
+use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
+use super::server::{Ending, Protocol, Terms, accepts, encoding};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::message::Framing;
 use crate::metadata::{Metadata, decode_bytes, encode_bytes};

@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use quire_http2::{Field, Head, Indexing};
 
-use super::answering::{Ending, Protocol, Terms};
-use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
+use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
 use super::grpc;
+use super::server::{Ending, Protocol, Terms};
 use crate::compression::Encoding;
 use crate::message::{self, Framing};
 use crate::metadata::Metadata;

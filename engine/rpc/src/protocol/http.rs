@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quire_http2::Head;
 
-use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
+use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
 use crate::message::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;

@@ -2,19 +2,19 @@
 //!
 //! Handlers see no difference between them.
 
-mod answering;
-mod calling;
+mod client;
 mod connect;
 mod connect_get;
 mod grpc;
 mod grpc_web;
 mod http;
+mod server;
 
-pub(crate) use answering::{Dialect, Ending, Terms};
-pub use calling::Codec;
-pub(crate) use calling::{AnswerHead, ClientDialect, Put, RequestTerms};
+pub use client::Codec;
+pub(crate) use client::{AnswerHead, ClientDialect, Put, RequestTerms};
 pub(crate) use connect_get::{Get, target as get_target};
 pub(crate) use grpc::{put_metadata, put_status};
+pub(crate) use server::{Dialect, Ending, Terms};
 
 /// gRPC with protobuf.
 pub(crate) const PLAIN: Dialect = Dialect { protocol: &grpc::Grpc, codec: Codec::Proto, is_plain: true };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quire_http2::Head;
 
-use super::calling::{Codec, Put};
+use super::client::{Codec, Put};
 use crate::compression::{Accepted, Encoding};
 use crate::message::Framing;
 use crate::metadata::Metadata;
