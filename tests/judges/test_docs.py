@@ -1,4 +1,4 @@
-"""Every file, link, command, crate, setting and symbol that a page names is there."""
+"""Every file, link, command, crate, setting, option and symbol that a page names is there."""
 
 import functools
 import json
@@ -41,6 +41,22 @@ def packages() -> list[dict]:
 @functools.cache
 def settings() -> set[str]:
     return set(re.findall(r"^\| `([a-z_]+\.[a-z_0-9]+)`", (ROOT / "docs/settings.md").read_text(), flags=re.M))
+
+
+@functools.cache
+def options() -> set[str]:
+    """The options that our programs, scripts and tools declare, or the Makefile and code pass to those of others."""
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
+    files = [file for file in tracked if re.search(r"\.(rs|py|go|java|cc|cpp|h|ts|js|mjs|sh|txt|toml|json)$|Makefile$", file)]
+    text = "\n".join((ROOT / file).read_text(errors="replace") for file in files if (ROOT / file).is_file())
+    named = set(re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", text))
+    # Of clap's derive: the fields of arguments, and names in quotes.
+    fields = re.findall(r"#\[arg\([^\]]*long[^\]]*\)\]\s*(?:pub(?:\(\w+\))? )?(\w+):", text)
+    return named | {field.replace("_", "-") for field in fields} | set(re.findall(r'long = "([a-z-]+)"', text))
+
+
+# Programs of others whose options our files need not pass.
+OTHERS = re.compile(r"--data-urlencode|\b(?:cargo|curl|git|grpcurl|ghz|h2load|journalctl|mypy|openssl|patronictl|pip|psql|pg_\w+|systemctl|docker|sqlite3|taskset|perf|valgrind|wrk)\b")
 
 
 def anchors(page: pathlib.Path) -> set[str]:
@@ -92,6 +108,8 @@ def test_what_a_page_names_is_there(page: str) -> None:
             for option, name in re.findall(r"(-p|--package|--bin|--example|--test|--bench) ([\w-]+)", piece):
                 if name not in names:
                     missing.append(f"{option} {name}")
+        if not OTHERS.search(piece) and page != "docs/migration.md":
+            missing += [f"option --{name}" for name in re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", piece) if name not in options()]
         for symbol in re.findall(r"(?<![\w:/])([a-z_]\w*(?:::\w+)+)", piece if "{" not in piece and ";" not in piece else ""):
             first, *_, last = symbol.split("::")
             if first in FOREIGN or page == "docs/migration.md":

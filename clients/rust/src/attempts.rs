@@ -84,6 +84,13 @@ fn judge(status: &Status) -> Verdict {
     }
 }
 
+/// True if the server itself answered that it did nothing.
+fn is_undone(status: &Status) -> bool {
+    status.reach() == Reach::Answered
+        && status.code() == Code::Unavailable
+        && status.message().contains("nothing was done")
+}
+
 /// Repeats a call until the store answers, as plan and terms allow. `in_doubt` is true while the server may have
 /// executed it.
 pub(crate) async fn ask_noting<'a, A, F>(
@@ -120,12 +127,13 @@ where
         };
         let verdict = judge(&status);
         tries += 1;
-        if verdict == Verdict::Lost && plan.kind != Kind::Read {
+        if verdict == Verdict::Lost && plan.kind != Kind::Read && !is_undone(&status) {
             doubt = Some(status.clone());
         }
         in_doubt.store(doubt.is_some(), Ordering::Relaxed);
         let may_repeat = match (plan.kind, verdict) {
             // In doubt only the store's own answer counts, and attempts continue until the deadline.
+            (Kind::Keyed, Verdict::Lost) => terms.retries > 0,
             (Kind::Keyed, _) if doubt.is_some() => terms.retries > 0,
             (_, Verdict::NotSent | Verdict::Busy) => tries <= terms.retries,
             (Kind::Read, Verdict::Lost) => {
@@ -162,8 +170,8 @@ fn ended(kind: Kind, verdict: Verdict, status: &Status, doubt: Option<&Status>) 
         (Some(doubt), _) => Error::OutcomeUnknown(Fault::new(doubt, true)),
         (None, Verdict::NotSent) => Error::Unreachable(Fault::new(status, false)),
         (None, Verdict::Lost) if kind == Kind::Read => Error::Unreachable(Fault::new(status, true)),
-        (None, Verdict::Lost) => Error::OutcomeUnknown(Fault::new(status, true)),
-        (None, Verdict::Busy | Verdict::Refused) => Error::Refused(Fault::new(status, true)),
+        (None, Verdict::Lost) if !is_undone(status) => Error::OutcomeUnknown(Fault::new(status, true)),
+        (None, Verdict::Lost | Verdict::Busy | Verdict::Refused) => Error::Refused(Fault::new(status, true)),
     }
 }
 
@@ -223,5 +231,11 @@ mod tests {
         ] {
             assert_eq!(judge(&status), wanted, "{status:?} {:?}", status.reach());
         }
+        let refused = Status::unavailable("the store is closing: nothing was done, try again later");
+        let kinds = [Reach::Answered, Reach::Unanswered].map(|reach| {
+            let status = refused.clone().with_reach(reach);
+            matches!(ended(Kind::Keyed, judge(&status), &status, None), Error::Refused(_))
+        });
+        assert_eq!(kinds, [true, false], "only an answer counts");
     }
 }

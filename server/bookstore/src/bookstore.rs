@@ -202,9 +202,9 @@ impl Bookstore {
         self.inner.ending.send_replace(true);
     }
 
-    /// Commits what is queued and closes the file; false if it takes longer than `timeout`. Blocks.
+    /// Commits what is queued and closes the file; false if it takes longer than `timeout` or the file has failed. Blocks.
     pub fn close(&self, timeout: Duration) -> bool {
-        self.inner.ledger.close(timeout)
+        self.inner.ledger.close(timeout) && (*self.healthy().borrow() || self.inner.store.age().is_some())
     }
 
     /// Page size for a requested number of items; 0 is the largest page.

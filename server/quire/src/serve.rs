@@ -130,7 +130,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let counting = tokio::spawn(telemetry::show_left_out());
     let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, auth)));
     let reason = tokio::select! {
-        reason = told_to_stop(&services, &mut asked) => reason,
+        reason = shutdown_requested(&services, &mut asked) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     telemetry::take_terminal_back();
@@ -183,7 +183,7 @@ fn files(services: &Services, certificate: Option<Arc<Certificate>>, auth: AuthP
 }
 
 /// Waits for a stop request from a signal, the console or a service; returns its reason.
-async fn told_to_stop(services: &Services, signals: &mut Stop) -> &'static str {
+async fn shutdown_requested(services: &Services, signals: &mut Stop) -> &'static str {
     let console = console::start(services);
     let left = async {
         // A console that ended without a stop command (the end of a pipe) leaves the server running.
@@ -224,14 +224,19 @@ async fn drain(
         Err(_) => false,
     };
     let left = move || deadline.saturating_duration_since(Instant::now());
-    let close = move || services.iter().fold(true, |closed, service| service.close(left()) & closed);
+    let closing = Arc::clone(&services);
+    let close = move || closing.iter().fold(true, |closed, service| service.close(left()) & closed);
     let closed = tokio::task::spawn_blocking(close).await?;
     tracing::info!(answered, closed, "stopped");
     if !answered {
         tracing::warn!("the deadline was over before every call was answered; connections were cut");
     }
     if !closed {
-        bail!("the store was not closed in time; everything acknowledged is on disk");
+        let trouble = services.iter().find_map(|service| service.trouble());
+        bail!(
+            trouble
+                .unwrap_or_else(|| "the store was not closed in time; everything acknowledged is on disk".to_owned())
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use futures_util::future::try_join_all;
+use quire_rpc::client::ONLY_TLS;
 use rand::Rng as _;
 use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng as _};
 use tokio::{
@@ -74,6 +75,12 @@ pub enum ChainError {
         request: u64,
         /// The underlying error.
         error: io::Error,
+    },
+    /// The server answered with TLS.
+    #[error("client {client}: {ONLY_TLS}")]
+    Tls {
+        /// Client number, from 0.
+        client: u64,
     },
     /// The server closed the connection, or sent more than one byte.
     #[error("client {client}, request {request}: the server sent {bytes} bytes; a reply is one byte")]
@@ -147,6 +154,10 @@ where
         let line = format!("{}:{}\n", task.kind.number(), task.seed);
         stream.write_all(line.as_bytes()).await.map_err(broken)?;
         let bytes = stream.read(&mut reply).await.map_err(broken)?;
+        // The beginning of an alert (RFC 8446 sections 5.1 and 6).
+        if reply[..bytes].starts_with(&[0x15, 3]) {
+            return Err(ChainError::Tls { client });
+        }
         if bytes != 1 {
             return Err(ChainError::Reply { client, request, bytes });
         }

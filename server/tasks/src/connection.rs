@@ -4,6 +4,7 @@
 //! one read, the requests in flight, and the unread replies.
 
 use std::{
+    io::ErrorKind,
     mem::MaybeUninit,
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -228,7 +229,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
         let mut read = ReadBuf::uninit(&mut space);
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+        match ready!(Pin::new(&mut self.stream).poll_read(context, &mut read)) {
+            // TLS without `close_notify`: lines mark where requests end.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
+            read => read?,
+        }
         if read.filled().is_empty() {
             if let Some(line) = self.lines.finish() {
                 // The last request of a connection needs no room.
@@ -363,7 +368,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let rest = &self.output[self.written..];
             let Poll::Ready(wrote) = Pin::new(&mut self.stream).poll_write(context, rest)? else { return Ok(()) };
             if wrote == 0 {
-                return Err(std::io::ErrorKind::WriteZero.into());
+                return Err(ErrorKind::WriteZero.into());
             }
             self.written += wrote;
             self.active_at = Instant::now();

@@ -60,6 +60,7 @@ fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
             Line::Left => return Ok(true),
         };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        log_action(&words);
         let mut out = Pager::new();
         let done = runtime.block_on(actions::run(store, &words, &mut out));
         out.finish();
@@ -69,6 +70,14 @@ fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
             Err(error) if has_stopped_reading(&error) => {}
             Err(error) => writeln!(io::stdout(), "{}", screen::line(&format!("{error:#}")))?,
         }
+    }
+}
+
+/// Logs a command that changes something, as calls of `bookstore.Admin` are logged.
+fn log_action(words: &[&str]) {
+    if let ["restock" | "update", ..] = words {
+        let method = words.join(" ");
+        tracing::info!(target: telemetry::UNBOUNDED, method, credential = "console", "an operator's action");
     }
 }
 

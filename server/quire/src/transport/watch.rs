@@ -24,7 +24,9 @@ impl Observer for Watch {
 
     fn connection_closed(&self, peer: Option<SocketAddr>, reason: &str) {
         let peer = peer.map(tracing::field::display);
-        if ["closed", "closed by the peer", "drained"].contains(&reason) {
+        // A peer that closes without TLS's `close_notify` has closed: HTTP marks where messages end.
+        let is_usual = ["closed", "closed by the peer", "drained"].contains(&reason);
+        if is_usual || reason.contains("close_notify") {
             tracing::debug!(peer, reason, "a connection was closed");
         } else if reason.starts_with("cut: ") {
             tracing::warn!(peer, reason, "a connection was closed");

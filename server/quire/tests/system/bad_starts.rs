@@ -36,6 +36,7 @@ fn a_database_is_refused_by_a_build_without_postgres_which_names_the_one_that_ha
     let folder = folder();
     let line = one_line(&mut Start::default().set("ledger.url=postgres://quire@127.0.0.1/shop").command(folder.path()));
     assert!(line.contains("this build has no PostgreSQL"), "{line}");
+    assert!(!folder.path().join("data").exists(), "nothing was made");
     assert!(line.contains("cargo build --release -p server"), "{line}");
 }
 

@@ -247,3 +247,13 @@ fn a_clients_prompt_holds_up_no_drain_and_buys_nothing_after_it() {
     assert_eq!(ended.status.code(), Some(3), "{said}");
     assert!(!said.contains("not known"), "{said}");
 }
+
+#[test]
+fn a_server_whose_database_file_is_gone_at_the_end_fails_and_names_it() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    fs::rename(database(folder.path()), folder.path().join("away.db")).expect("the file moves");
+    server.signal("TERM");
+    assert_eq!(server.ended().code(), Some(1), "{}", server.log.text());
+    server.log.until("bookstore.db was deleted or moved while it was open");
+}

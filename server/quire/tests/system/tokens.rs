@@ -385,21 +385,31 @@ fn tasks_speak_tls_where_others_can_reach_them() {
     let start = Start::default().set("tls.certificate=cert.pem").set("tls.key=key.pem").set("server.tokens=tokens");
     let server = start.flag("--tasks-listen=0.0.0.0:0").serve(folder.path());
     let port = port(&server, "tasks are served");
-    let name = ServerName::try_from("127.0.0.1").expect("a name");
-    let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut config = (*tls).clone();
     config.alpn_protocols.clear();
-    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).expect("a client"), stream);
-    stream.write_all(b"TOKEN the tasks token\n0:41\n").expect("it is taken");
-    let mut answer = [0; 1];
-    stream.read_exact(&mut answer).expect("an answer");
-    assert_eq!(answer, [137]);
+    let config = Arc::new(config);
+    // Ends without TLS's `close_notify`.
+    let first_byte = |port, request: &[u8]| {
+        let name = ServerName::try_from("127.0.0.1").expect("a name");
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let client = ClientConnection::new(Arc::clone(&config), name).expect("a client");
+        let mut stream = StreamOwned::new(client, stream);
+        stream.write_all(request).expect("it is taken");
+        let mut answer = [0; 1];
+        stream.read_exact(&mut answer).expect("an answer");
+        answer[0]
+    };
+    assert_eq!(first_byte(port, b"TOKEN the tasks token\n0:41\n"), 137);
+    assert_eq!(first_byte(server.address.port(), b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"), b'H');
     assert_ne!(
         asked(([127, 0, 0, 1], port).into(), "TOKEN the tasks token\n0:41\n").first(),
         Some(&137),
         "not in clear"
     );
+    let log = server.log.clone();
+    server.stop();
+    assert!(!log.text().contains("close_notify"), "no news for operators: {}", log.text());
 }
 
 #[test]
@@ -425,7 +435,12 @@ fn commands_show_tokens_and_certificates_to_the_lean_port_and_to_the_task_port()
         assert_eq!(denied.status.code(), Some(1), "{denied:?}");
         assert!(said(&denied).contains("play"), "{denied:?}");
     }
-    assert_eq!(play("", &["--token", "the play token"]).status.code(), Some(1), "not in clear");
+    let plain = play("", &["--token", "the play token"]);
+    assert_eq!(plain.status.code(), Some(1), "not in clear");
+    assert!(said(&plain).contains("speaks TLS"), "{plain:?}");
+    let address = format!("127.0.0.1:{tasks}");
+    let plain = process::run(folder.path(), &["tasks", &address, "--clients", "1", "--requests", "1"], "");
+    assert!(said(&plain).contains("the server speaks TLS: write https://"), "{plain:?}");
     assert!(said(&play("https://", &[])).contains("--ca FILE"));
     let ask = |token: &str| {
         let chains = ["tasks", &format!("https://127.0.0.1:{tasks}"), "--clients", "3", "--requests", "2"];

@@ -131,6 +131,10 @@ fn connection(window_messages: u64, token: Option<&str>) -> Connection {
 
 /// Description of a server that starts with these bytes and is not a lean server.
 fn stranger(first: &[u8]) -> Option<&'static str> {
+    // An alert (RFC 8446 sections 5.1 and 6); no greeting has the length that it would announce.
+    if first.starts_with(&[0x15, 3]) {
+        return Some("speaks TLS (write https://)");
+    }
     if may_be_first(first) {
         return None;
     }

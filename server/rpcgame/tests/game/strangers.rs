@@ -234,9 +234,10 @@ async fn speaks(first: &'static [u8]) -> SocketAddr {
 
 #[tokio::test]
 async fn lean_names_what_else_answers() {
-    let cases: [(&[u8], &str); 3] = [
+    let cases: [(&[u8], &str); 4] = [
         (b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\x01\0", "answers as HTTP/2, as gRPC does"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers as HTTP/1.1"),
+        (&[0x15, 3, 3, 0, 2, 2, 50], "speaks TLS (write https://)"),
         (b"220 mail.example ESMTP\r\n", "answers in another way"),
     ];
     for (first, what) in cases {
