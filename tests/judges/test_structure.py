@@ -100,7 +100,7 @@ BORDERS = [
     ("HTTP/2 has no sockets and no clock", r"\b(?:tokio|Instant|SystemTime)\b|\bstd::net\b", "engine/http2/src", ""),
     ("group commit knows no store", r"\b(?:rusqlite|fjall|std::fs|std::path)\b", "server/commit/src", ""),
     ("only one list names the services", SERVICES, "server/quire/src/transport server/quire/src/config server/openapi/src", ""),
-    ("only one list names the services", SERVICES, "server/quire/src/serve.rs server/quire/src/http.rs server/quire/src/contract.rs", ""),
+    ("only one list names the services", SERVICES, "server/quire/src/serve.rs server/quire/src/pages.rs", ""),
     ("a report knows no run", r"\bcrate::(?:cli|plan|recorder|run|schedule|workload)\b", "load/bench/src/report", ""),
     ("the bench's clock and recorder know no protocol", r"(?i)\b(?:grpc|http|tcp)", "load/bench/src/recorder.rs load/bench/src/schedule.rs", ""),
     ("counting a call takes no locked instruction", r"\bfetch_\w+|\bcompare_exchange", "server/quire/src/transport/counts.rs", ""),

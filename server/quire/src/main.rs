@@ -1,27 +1,15 @@
 //! `quire`: the server, its client, and tools for its data.
 
-mod access;
-mod backup;
-mod chains;
 mod cli;
+mod commands;
 mod config;
 mod console;
-mod contract;
-mod data;
-mod descriptors;
-mod game;
-mod health;
-mod http;
-mod index;
-mod kv_client;
-mod memory;
+mod pages;
 mod process;
 mod reload;
 mod serve;
 mod services;
-mod signals;
 mod telemetry;
-mod token;
 mod transport;
 
 use std::{env, process::ExitCode};
@@ -40,18 +28,18 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::command(&args),
         // It parses its own arguments.
         cli::Command::Client(_) => Ok(quire_client::cli::run("quire client", env::args_os().skip(2))),
-        cli::Command::Kv(args) => Ok(kv_client::command(&args)),
-        cli::Command::Tasks(args) => chains::command(&args),
-        cli::Command::Game(args) => Ok(game::command(&args)),
-        cli::Command::Import(args) => data::import(&args),
-        cli::Command::Export(args) => data::export(&args),
-        cli::Command::Migrate(args) => data::migrate(&args),
-        cli::Command::Backup(args) => backup::backup(&args),
-        cli::Command::Restore(args) => backup::restore(&args),
+        cli::Command::Kv(args) => Ok(commands::kv::command(&args)),
+        cli::Command::Tasks(args) => commands::tasks::command(&args),
+        cli::Command::Game(args) => Ok(commands::game::command(&args)),
+        cli::Command::Import(args) => commands::data::import(&args),
+        cli::Command::Export(args) => commands::data::export(&args),
+        cli::Command::Migrate(args) => commands::data::migrate(&args),
+        cli::Command::Backup(args) => commands::backup::backup(&args),
+        cli::Command::Restore(args) => commands::backup::restore(&args),
         cli::Command::Config(args) => config::reference::command(&args.command),
-        cli::Command::Health(args) => Ok(health::command(&args)),
-        cli::Command::Token(args) => token::command(&args),
-        cli::Command::Generate(args) => data::generate(&args.what),
+        cli::Command::Health(args) => Ok(commands::health::command(&args)),
+        cli::Command::Token(args) => commands::token::command(&args),
+        cli::Command::Generate(args) => commands::data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {
         // One line with the error and its remedy.

@@ -46,19 +46,19 @@ impl Files {
 
 /// Reads the files at each signal. Those that are still being read then are read once more.
 pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>) {
-    let asked = watch::Sender::new(());
+    let requests = watch::Sender::new(());
     let mut readers = JoinSet::new();
     for files in files {
-        readers.spawn(read_when_asked(files, asked.subscribe()));
+        readers.spawn(read_on_request(files, requests.subscribe()));
     }
     while signal.recv().await.is_some() {
-        asked.send_replace(());
+        requests.send_replace(());
     }
 }
 
-async fn read_when_asked(files: Files, mut asked: watch::Receiver<()>) {
+async fn read_on_request(files: Files, mut requests: watch::Receiver<()>) {
     let Files { what, late_after, read } = files;
-    while asked.changed().await.is_ok() {
+    while requests.changed().await.is_ok() {
         let mut reading = read();
         if timeout(late_after, &mut reading).await.is_err() {
             tracing::warn!(
@@ -78,15 +78,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_cannot_be_read_holds_up_no_other() {
-        let (asked, (read, reads)) = (watch::Sender::new(()), channel());
+        let (requests, (read, reads)) = (watch::Sender::new(()), channel());
         let (_hung, hanging) = channel::<()>();
         let hanging = std::sync::Arc::new(std::sync::Mutex::new(hanging));
         let hangs = Files::small("these", move || assert!(hanging.lock().expect("one reader").recv().is_err()));
         let other = Files::small("those", move || read.send(()).expect("the test waits"));
-        let _readers = [hangs, other].map(|files| tokio::spawn(read_when_asked(files, asked.subscribe())));
+        let _readers = [hangs, other].map(|files| tokio::spawn(read_on_request(files, requests.subscribe())));
         for _ in 0..3 {
             tokio::task::yield_now().await;
-            asked.send_replace(());
+            requests.send_replace(());
             while reads.try_recv().is_err() {
                 tokio::task::yield_now().await;
             }

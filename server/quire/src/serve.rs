@@ -1,6 +1,7 @@
 //! `quire serve`: opens the configured services, serves them, and drains on a stop request.
 
 use std::{
+    io,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -15,19 +16,25 @@ use hosting::{
 };
 use prometheus_client::registry::Registry;
 use quire_rpc::{Limits, server::Cors};
-use tokio::{runtime::Builder, sync::watch, task::JoinHandle};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::JoinHandle,
+};
 
 use crate::{
     cli::ServeArgs,
     config::{Config, reference},
     console,
-    descriptors::Descriptors,
-    http::Services,
-    process::Process,
+    pages::Services,
+    process::{Descriptors, Process},
     reload::{self, Files},
-    signals::{Signals, Stop},
     telemetry,
-    transport::{Front, Transport, certificate::Certificate, tls},
+    transport::{
+        Front, Transport,
+        tls::{self, Certificate},
+    },
 };
 
 /// Part of the drain reserved for closing the services.
@@ -57,7 +64,7 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
-    let Signals { stop: mut asked, reload: hangup } = Signals::install()?;
+    let Signals { stop: mut signals, reload: hangup } = Signals::install()?;
     // Before any service, so that a server with a bad file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
@@ -91,7 +98,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let declared = config.services.iter().map(|service| service.declared()).collect();
     let services = tokio::select! {
         opened = open(config.services, host) => opened?,
-        reason = asked.asked() => {
+        reason = signals.received() => {
             // Unfinished work is left as after a crash; the next start repairs it.
             tracing::info!(reason, "stopped before everything was loaded");
             return Ok(ExitCode::SUCCESS);
@@ -130,7 +137,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let counting = tokio::spawn(telemetry::show_left_out());
     let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, auth)));
     let reason = tokio::select! {
-        reason = shutdown_requested(&services, &mut asked) => reason,
+        reason = shutdown_requested(&services, &mut signals) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     telemetry::take_terminal_back();
@@ -143,7 +150,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
             telemetry::show_left_out_now();
             stopped
         }
-        () = asked.interrupted() => {
+        () = signals.interrupted() => {
             tracing::warn!("a second Ctrl-C: connections are cut; everything acknowledged is on disk");
             telemetry::flush();
             // Returning would wait for the calls being cut off.
@@ -194,7 +201,7 @@ async fn shutdown_requested(services: &Services, signals: &mut Stop) -> &'static
     let mut over: FuturesUnordered<_> = services.iter().map(|service| service.over()).collect();
     tokio::select! {
         Some(reason) = over.next() => reason,
-        signal = signals.asked() => signal,
+        signal = signals.received() => signal,
         () = left => "console",
     }
 }
@@ -239,4 +246,40 @@ async fn drain(
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Handlers; once installed, none of these signals ends the process by itself.
+struct Signals {
+    stop: Stop,
+    /// SIGHUP: read files again.
+    reload: Signal,
+}
+
+/// SIGINT and SIGTERM: drain and stop.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Installs the handlers; a signal that comes before the server waits is not lost.
+    fn install() -> io::Result<Self> {
+        let stop = Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? };
+        Ok(Self { stop, reload: signal(SignalKind::hangup())? })
+    }
+}
+
+impl Stop {
+    /// Waits for either, and returns its name.
+    async fn received(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+
+    /// Waits for SIGINT.
+    async fn interrupted(&mut self) {
+        self.interrupt.recv().await;
+    }
 }

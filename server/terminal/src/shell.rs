@@ -1,12 +1,13 @@
-//! An interactive shell: a prompt with history and completion on a terminal, lines from a pipe otherwise.
-
-mod history;
+//! An interactive shell: a prompt with history and completion on a terminal, lines from a pipe otherwise. The history is
+//! stored in the user's state folder; if its file is unusable, it is kept for this session only.
 
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    env, fs,
     io::{self, BufRead, IsTerminal, Read, Write as _},
-    path::PathBuf,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
 };
 
 use rustyline::{
@@ -14,12 +15,12 @@ use rustyline::{
     completion::{Completer, Pair},
     error::ReadlineError,
     hint::Hinter,
-    history::FileHistory,
+    history::{FileHistory, History as _},
 };
 
-pub use rustyline::ExternalPrinter;
-
 use crate::screen;
+
+pub use rustyline::ExternalPrinter;
 
 /// A command's name, arguments and description, for help and completion.
 pub type Help = (&'static str, &'static str, &'static str);
@@ -68,11 +69,11 @@ impl Shell {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Ok(Self(Source::Pipe(io::BufReader::new(io::stdin()))));
         }
-        let config = Config::builder().max_history_size(history::LINES_MAX).map_err(io::Error::other)?.build();
+        let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?.build();
         let history = FileHistory::with_config(&config);
         let mut editor = Editor::with_history(config, history).map_err(io::Error::other)?;
         editor.set_helper(Some(Words { commands, arguments, typed: RefCell::default() }));
-        let history = history::open(name, editor.history_mut());
+        let history = open_history(name, editor.history_mut());
         Ok(Self(Source::Terminal(Box::new(Terminal {
             editor,
             prompt: prompt.to_owned(),
@@ -144,8 +145,8 @@ impl Terminal {
 
     /// Adds a line to the history.
     fn kept(&mut self, line: String) -> String {
-        if history::is_kept(&line) && self.editor.add_history_entry(&line).unwrap_or(false) {
-            history::append(self.history.as_deref(), self.editor.history_mut());
+        if is_kept(&line) && self.editor.add_history_entry(&line).unwrap_or(false) {
+            append_history(self.history.as_deref(), self.editor.history_mut());
         }
         line
     }
@@ -249,6 +250,44 @@ pub fn usage(name: &str, arguments: &str) -> String {
 pub fn help(commands: &[Help]) -> String {
     let rows = commands.iter().map(|(name, arguments, does)| [usage(name, arguments), (*does).to_owned()]);
     crate::table::render([("command", false), ("does", false)], rows)
+}
+
+/// Maximum number of lines in the file.
+const HISTORY_LINES_MAX: usize = 1000;
+/// Maximum length of a line in the file.
+const HISTORY_LINE_BYTES_MAX: usize = 1000;
+/// Largest file that is read: every line escaped, with room to spare.
+const HISTORY_BYTES_MAX: u64 = 4 << 20;
+
+fn is_kept(line: &str) -> bool {
+    !line.trim().is_empty() && line.len() <= HISTORY_LINE_BYTES_MAX
+}
+
+/// Reads the history `name`; returns the file to append to.
+fn open_history(name: &str, history: &mut FileHistory) -> Option<PathBuf> {
+    let folder = state_folder()?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let path = folder.join(format!("{name}_history"));
+    // Created here, because the editor would change the whole process's umask for it.
+    let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path).ok()?;
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.len() > HISTORY_BYTES_MAX {
+        return None;
+    }
+    history.load(&path).ok()?;
+    Some(path)
+}
+
+fn append_history(path: Option<&Path>, history: &mut FileHistory) {
+    // On failure the line is still in this session's history.
+    let _ = path.map(|path| history.append(path));
+}
+
+/// State folder by the XDG Base Directory Specification; relative paths are ignored.
+fn state_folder() -> Option<PathBuf> {
+    let from = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = from("XDG_STATE_HOME").or_else(|| Some(from("HOME")?.join(".local/state")))?;
+    Some(state.join("quire"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The configuration: values from a file, variables and flags, in rising order, read once into valid settings.
 
-mod hosts;
-mod origins;
+mod browsers;
 pub(crate) mod reference;
 mod sources;
 
@@ -11,11 +10,11 @@ use hosting::{Choice, Layers, Meanings, Open, Reader, Refused, Wanted, access::S
 use quire_rpc::{Encoding, Limits, server::Memory};
 use quire_terminal::screen;
 
-pub(crate) use self::hosts::Hosts;
+pub(crate) use self::browsers::Hosts;
 use self::sources::Sources;
 use crate::{
     cli::{ConfigArgs, Flag, ServeArgs},
-    memory,
+    process,
     services::SERVICES,
     telemetry::{self, Log},
 };
@@ -167,8 +166,8 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     }
     let drain = from.seconds("server.drain_seconds", Duration::from_secs(10))?;
     let threads = from.cores("server.threads")?;
-    let hosts = hosts::read(from)?;
-    let cors_origins = origins::read(from)?;
+    let hosts = browsers::hosts(from)?;
+    let cors_origins = browsers::origins(from)?;
     let compression = compression(from)?;
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,
@@ -237,7 +236,7 @@ fn compression(from: &mut Reader<'_>) -> Result<Option<Encoding>, Refused> {
 /// The memory account: connection buffers within the server's total.
 fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
     let all = match from.bytes("limits.memory_bytes", 0, 0..=1 << 46)? {
-        0 => memory::usual(),
+        0 => process::usual_memory(),
         bytes => bytes,
     };
     from.set_memory(all);

@@ -1,12 +1,17 @@
 //! Log lines on standard error, or above the console's prompt. Terminal control characters are escaped, except the
-//! lines' own colours.
+//! lines' own colours. A thread of its own writes standard error: a reader of the log that stalls, such as a pipe that
+//! no one empties, delays no one who logs.
 
 use std::{
     fmt,
     io::{self, IsTerminal as _, Write},
-    sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use quire_terminal::{screen, shell::ExternalPrinter};
@@ -14,13 +19,8 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
 
-use super::writer;
-
 /// Lines waiting to be shown above the prompt; further ones go to standard error.
-const LINES_MAX: usize = 1024;
-
-/// Time to show waiting lines when the prompt ends.
-const LAST_LINES: Duration = Duration::from_millis(500);
+const SHOWN_LINES_MAX: usize = 1024;
 
 /// Writes a field as escaped text, since its value may come from a caller.
 pub(super) fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
@@ -47,11 +47,11 @@ impl Write for Lines {
         let line = format!("{line}\n");
         let unsent = match &*prompt() {
             Some(shared) => shared.lines.try_send(line).err().map(|error| match error {
-                mpsc::TrySendError::Full(line) | mpsc::TrySendError::Disconnected(line) => line,
+                TrySendError::Full(line) | TrySendError::Disconnected(line) => line,
             }),
             None => Some(line),
         };
-        unsent.map_or(Ok(()), writer::write)?;
+        unsent.map_or(Ok(()), write)?;
         Ok(bytes.len())
     }
 
@@ -62,9 +62,9 @@ impl Write for Lines {
 
 /// A terminal with a prompt, shared with log lines.
 struct Shared {
-    lines: mpsc::SyncSender<String>,
+    lines: SyncSender<String>,
     /// Disconnected once all lines are shown.
-    ended: mpsc::Receiver<()>,
+    ended: Receiver<()>,
     /// Terminal modes before the prompt.
     modes: Option<Termios>,
 }
@@ -81,12 +81,12 @@ pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static)
     if !io::stderr().is_terminal() {
         return;
     }
-    let (lines, queue) = mpsc::sync_channel::<String>(LINES_MAX);
-    let (ending, ended) = mpsc::channel::<()>();
+    let (lines, queue) = sync_channel::<String>(SHOWN_LINES_MAX);
+    let (ending, ended) = channel::<()>();
     let print = move || {
         for line in queue {
             if printer.print(line.clone()).is_err() {
-                let _ = writer::write(line);
+                let _ = write(line);
             }
         }
         drop(ending);
@@ -106,6 +106,84 @@ pub(crate) fn take_terminal_back() {
         // The next line replaces the prompt.
         let _ = io::stderr().write_all(b"\r\x1b[K");
     }
+}
+
+/// Lines that may wait for the thread; further ones are lost and counted.
+const LINES_MAX: usize = 4096;
+/// Time for the last lines when the prompt or the process ends.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+enum Item {
+    Line(String),
+    /// Acknowledges that everything before it is written.
+    Flush(Sender<()>),
+}
+
+static QUEUE: OnceLock<SyncSender<Item>> = OnceLock::new();
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Starts the thread. Without it lines are written at once.
+pub(super) fn start(is_json: bool) -> io::Result<()> {
+    let (queue, items) = sync_channel(LINES_MAX);
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&items, is_json))?;
+    // Logging starts once in a process.
+    let _ = QUEUE.set(queue);
+    Ok(())
+}
+
+fn write_all(items: &Receiver<Item>, is_json: bool) {
+    // Only a line that cannot be written fails, and there is nowhere to report it.
+    for item in items {
+        match item {
+            Item::Line(line) => {
+                let _ = io::stderr().write_all(line.as_bytes());
+            }
+            Item::Flush(done) => drop(done),
+        }
+        let lost = LOST.swap(0, Relaxed);
+        if lost > 0 {
+            let _ = io::stderr().write_all(lost_line(lost, is_json).as_bytes());
+        }
+    }
+}
+
+fn lost_line(lines: u64, is_json: bool) -> String {
+    const MESSAGE: &str = "lines were lost: the reader of the log is too slow";
+    if is_json {
+        format!(
+            "{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{MESSAGE}\",\"lines\":{lines}}},\"target\":\"quire\"}}\n"
+        )
+    } else {
+        format!(" WARN quire: {MESSAGE} lines={lines}\n")
+    }
+}
+
+/// Writes a line, or counts it as lost if too many wait.
+fn write(line: String) -> io::Result<()> {
+    match QUEUE.get() {
+        None => io::stderr().write_all(line.as_bytes()),
+        Some(queue) => {
+            if queue.try_send(Item::Line(line)).is_err() {
+                LOST.fetch_add(1, Relaxed);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Waits until the lines so far are written, for a bounded time.
+pub(crate) fn flush() {
+    let Some(queue) = QUEUE.get() else { return };
+    let until = Instant::now() + LAST_LINES;
+    let (done, is_done) = channel();
+    while queue.try_send(Item::Flush(done.clone())).is_err() {
+        if Instant::now() >= until {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(done);
+    let _ = is_done.recv_timeout(LAST_LINES);
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
         Ok(admitted) => {
             if authenticator.scope() == Some(Scope::Admin) {
                 let id = request.metadata().get("x-request-id");
-                tell_operator(method, admitted.as_ref().map(|admitted| &**admitted.name()), peer, id);
+                log_operator_call(method, admitted.as_ref().map(|admitted| &**admitted.name()), peer, id);
             }
             if let Some(admitted) = admitted {
                 peer.set_known();
@@ -125,7 +125,7 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
 }
 
 /// Logs an operator's call with its caller.
-fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>) {
+fn log_operator_call(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let request = id.map_or_else(|| NEXT.fetch_add(1, Relaxed).to_string(), |id| id.escape_debug().take(64).collect());
     let (credential, peer) = (name.unwrap_or("none needed"), peer.address.map(tracing::field::display));

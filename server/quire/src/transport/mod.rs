@@ -1,17 +1,17 @@
 //! Runs the services on the engine, and the engine on its threads. Has no rules and no knowledge of services: limits
 //! come from the configuration, and counts go to [`counts`].
 
-pub(crate) mod certificate;
 mod counts;
 mod doors;
 mod health;
-mod threads;
+mod observer;
 pub(crate) mod tls;
-mod watch;
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, OnceLock},
+    thread::{self, JoinHandle},
 };
 
 use hosting::{
@@ -26,15 +26,18 @@ use quire_rpc::{
     rustls::ServerConfig,
     server::{Builder, Cors, Memory, Refusal},
 };
-use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    runtime::{self, Handle},
+    sync::watch::{self, Receiver},
+    task::JoinSet,
+};
 
-use self::{counts::Counts, doors::Scopes, health::Health, threads::Threads, watch::Watch};
+use self::{counts::Counts, doors::Scopes, health::Health, observer::Watch};
 use crate::{
     config::Hosts,
-    contract,
-    http::{self, Services},
-    index::Index,
-    memory,
+    pages::{self, Index, Services},
+    process,
 };
 
 /// Paths answered even when the server is overloaded.
@@ -83,7 +86,7 @@ impl Transport {
         let Front { mut services, declared, auth, address, limits, mut metrics, refusals, tls, .. } = front;
         let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
-        let (is_short, short) = tokio::sync::watch::channel(false);
+        let (is_short, short) = watch::channel(false);
         let (builder, health, mut scopes) = grpc(&services, &declared, &short);
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
@@ -111,12 +114,12 @@ impl Transport {
             tasks: JoinSet::new(),
         };
         let account = serving.limits.memory.clone();
-        serving.run_until_stopped(memory::watch(account, is_short));
+        serving.run_until_stopped(process::watch_memory(account, is_short));
         for service in &mut services {
             service.start(&mut serving)?;
         }
         let services: Services = services.into();
-        let site = contract::add_to(http::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
+        let site = pages::describe(pages::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let pages = doors::guard_pages(pages, &scopes, &auth, address);
@@ -210,4 +213,39 @@ fn count(
         page.gauge("memory_bytes", "What limits.memory_bytes bounds, as the account of memory has it", memory.total())?;
         page.gauge("calls_in_flight", "Calls that wait for something", server.get().map_or(0, Server::calls))
     });
+}
+
+/// The threads.
+struct Threads {
+    running: Vec<(Handle, JoinHandle<()>)>,
+    stop: watch::Sender<bool>,
+}
+
+impl Threads {
+    fn start(count: usize) -> io::Result<Self> {
+        let stop = watch::Sender::new(false);
+        let start = |number| {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let handle = runtime.handle().clone();
+            let mut stopped = stop.subscribe();
+            // An error means that the sender was dropped, which also ends the thread.
+            let serve = move || drop(runtime.block_on(stopped.wait_for(|stop| *stop)));
+            Ok((handle, thread::Builder::new().name(format!("serve-{number}")).spawn(serve)?))
+        };
+        let running = (0..count).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { running, stop })
+    }
+
+    fn handles(&self) -> Vec<Handle> {
+        self.running.iter().map(|(handle, _)| handle.clone()).collect()
+    }
+
+    /// Drops their remaining tasks.
+    fn stop(self) {
+        self.stop.send_replace(true);
+        for (_, thread) in self.running {
+            // A panic was already reported on stderr.
+            drop(thread.join());
+        }
+    }
 }

@@ -39,7 +39,7 @@ async fn restock_raises_what_is_below_and_leaves_what_is_above() {
     assert_eq!(server.console("restock 1001", "raised"), "5 books raised to 1001\n");
     assert_eq!(server.console("restock 7", "raised"), "0 books raised to 7\n");
     let log = server.log.text();
-    assert!(log.contains("an operator's action") && log.contains("method=\"restock 7\""), "{log}");
+    assert!(log.contains("an operator's action") && log.contains(r#""method":"restock 7""#), "{log}");
     let audit = Audit::of(&server).await;
     assert!(audit.books.iter().all(|book| book.stock == 1001), "{audit:?}");
 }

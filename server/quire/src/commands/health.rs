@@ -18,7 +18,8 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{access, cli::HealthArgs, config::PORT};
+use super::{check_plain, explained};
+use crate::{cli::HealthArgs, config::PORT};
 
 const UNHEALTHY: u8 = 1;
 const USAGE: u8 = 2;
@@ -45,7 +46,7 @@ pub(crate) fn command(args: &HealthArgs) -> ExitCode {
         }
         Ok((503, reasons)) => failed(reasons.trim_end(), UNHEALTHY),
         Ok((status, _)) => failed(&format!("{} answers /healthz with status {status}", target.url()), NO_ANSWER),
-        Err(error) => failed(&format!("{:#}", access::explained(error)), NO_ANSWER),
+        Err(error) => failed(&format!("{:#}", explained(error)), NO_ANSWER),
     }
 }
 
@@ -80,7 +81,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, host: &str) -
     stream.flush().await?;
     let mut answer = Vec::new();
     let read = (&mut stream).take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await;
-    access::check_plain(&answer)?;
+    check_plain(&answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
     let Some((status, (_, body))) = status.zip(answer.split_once("\r\n\r\n")) else {

@@ -4,14 +4,14 @@ use std::{
     fmt::{self, Write as _},
     fs::File,
     io::{self, BufReader, BufWriter, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::data::Progress;
+use crate::commands::data::Progress;
 
 /// The format version that this program writes, and the latest that it reads.
 pub(super) const FORMAT: u32 = 1;
@@ -25,6 +25,16 @@ const SUMS: &str = "SHA256SUMS";
 
 /// Size limit of the manifest and of the sums; they have some hundred bytes.
 const WORDS_BYTES_MAX: u64 = 1 << 20;
+
+/// A new file that only its owner may read.
+pub(super) fn private(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+pub(super) fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
 
 /// Description of a backup.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]

@@ -7,10 +7,8 @@ use quire_terminal::screen;
 use rpcgame::driver::{self, Input, Options, Progress, Transport};
 use tokio::runtime::Builder;
 
-use crate::{
-    access,
-    cli::{GameArgs, GameTransport},
-};
+use super::explained;
+use crate::cli::{GameArgs, GameTransport};
 
 const USAGE: u8 = 2;
 
@@ -57,5 +55,5 @@ fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
         }
         Progress::Silent(standing) => eprintln!("quire: no answer for {} s: {standing}", driver::SILENCE.as_secs()),
     };
-    runtime.block_on(driver::play(&input, &options, progress)).map_err(|error| access::explained(error.into()))
+    runtime.block_on(driver::play(&input, &options, progress)).map_err(|error| explained(error.into()))
 }

@@ -25,7 +25,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{access, cli::ChainArgs};
+use super::explained;
+use crate::cli::ChainArgs;
 
 /// `quire tasks`.
 pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
@@ -44,7 +45,7 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
         })?;
         run(address, &door, plan).await
     };
-    let outcome = runtime.block_on(asking).map_err(access::explained)?;
+    let outcome = runtime.block_on(asking).map_err(explained)?;
     let forecast = Forecast::new(plan);
     anyhow::ensure!(
         outcome.last == forecast.last,

@@ -1,14 +1,16 @@
-//! The commands of the console.
+//! The operator's console on standard input. It calls the same actions of the store as `bookstore.Admin`.
 
 use std::{
-    io::Write,
+    any::Any,
+    io::{self, Write},
     sync::Arc,
+    thread,
     time::{Duration, UNIX_EPOCH},
 };
 
 use anyhow::bail;
 use bookstore::{
-    Bookstore, Cents,
+    Bookstore, BookstoreService, Cents,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     money,
@@ -16,13 +18,84 @@ use bookstore::{
     store::Page,
 };
 use quire_terminal::{
+    pager::Pager,
     screen,
-    shell::{self, CANDIDATES_MAX},
+    shell::{self, CANDIDATES_MAX, Line, Shell},
     table,
 };
+use tokio::{runtime::Handle, sync::oneshot};
+
+use crate::{pages::Services, telemetry};
+
+/// Starts the console. The receiver gets a message when the operator stops the server, and none if the console ends
+/// otherwise.
+pub(crate) fn start(services: &Services) -> oneshot::Receiver<()> {
+    let (leave, left) = oneshot::channel();
+    let bookstore = services.iter().find_map(|service| (&**service as &dyn Any).downcast_ref::<BookstoreService>());
+    let Some(store) = bookstore.map(|service| service.store().clone()) else { return left };
+    let runtime = Handle::current();
+    let started = thread::Builder::new().name("console".to_owned()).spawn(move || match talk(&store, &runtime) {
+        Ok(true) => drop(leave.send(())),
+        Ok(false) => tracing::debug!("standard input has ended; the server runs on"),
+        Err(error) => tracing::warn!(%error, "the console has ended; the server runs on"),
+    });
+    if let Err(error) = started {
+        tracing::warn!(%error, "there is no console");
+    }
+    left
+}
+
+/// Runs the console; true if the operator stops the server.
+fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
+    let (books, waiting) = (store.clone(), runtime.clone());
+    let complete = move |command: &str, typed: &str| match command {
+        "update" => waiting.block_on(ids(&books, typed)),
+        "topics" => waiting.block_on(topics_beginning(&books, typed)),
+        _ => Vec::new(),
+    };
+    let mut shell = Shell::open("quire> ", &COMMANDS, "console", Box::new(complete))?;
+    if let Some(printer) = shell.printer() {
+        telemetry::share_terminal(printer);
+    }
+    loop {
+        let words = match shell.read()? {
+            Line::Words(words) => words,
+            Line::Unusable(reason) => {
+                writeln!(io::stdout(), "{reason}")?;
+                continue;
+            }
+            Line::PipeEnded => return Ok(false),
+            Line::Left => return Ok(true),
+        };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        log_action(&words);
+        let mut out = Pager::new();
+        let done = runtime.block_on(run(store, &words, &mut out));
+        out.finish();
+        match done {
+            Ok(Done::Next) => {}
+            Ok(Done::Exit) => return Ok(true),
+            Err(error) if has_stopped_reading(&error) => {}
+            Err(error) => writeln!(io::stdout(), "{}", screen::line(&format!("{error:#}")))?,
+        }
+    }
+}
+
+/// Logs a command that changes something, as calls of `bookstore.Admin` are logged.
+fn log_action(words: &[&str]) {
+    if let ["restock" | "update", ..] = words {
+        let method = words.join(" ");
+        tracing::info!(target: telemetry::UNBOUNDED, method, credential = "console", "an operator's action");
+    }
+}
+
+/// True if the operator left the pager.
+fn has_stopped_reading(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
 
 /// The commands, as `help` shows them.
-pub(super) const COMMANDS: [shell::Help; 7] = [
+const COMMANDS: [shell::Help; 7] = [
     ("list", "", "every book"),
     ("topics", "[text]", "every topic and how many books it has, or the topics near a text"),
     ("restock", "[amount]", "raises every book's stock to amount, 20 if absent; a book above it keeps its stock"),
@@ -36,13 +109,13 @@ pub(super) const COMMANDS: [shell::Help; 7] = [
 const RECENT: usize = 20;
 
 /// Outcome of a command: the console continues or ends.
-pub(super) enum Done {
+enum Done {
     Next,
     Exit,
 }
 
 /// Runs the command of one line.
-pub(super) async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write) -> anyhow::Result<Done> {
+async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write) -> anyhow::Result<Done> {
     match *words {
         [] => {}
         ["list"] => list(store, out).await?,
@@ -161,7 +234,7 @@ fn timestamp(time_ms: i64) -> String {
 }
 
 /// Ids with the typed prefix, for completion.
-pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
+async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut first = if typed.is_empty() { Some(1) } else { typed.parse::<i32>().ok().filter(|first| *first > 0) };
     // For each number of digits, ids with this prefix are contiguous.
@@ -174,7 +247,7 @@ pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
 }
 
 /// Topics with the typed prefix, for completion.
-pub(super) async fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
+async fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
     let found = match typed {
         "" => store.topics(None, 0).map(|page| page.items),
         _ => store.topics_near(typed, CANDIDATES_MAX).await,

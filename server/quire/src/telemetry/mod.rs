@@ -2,7 +2,6 @@
 
 mod lines;
 mod repeats;
-mod writer;
 
 use anyhow::Context;
 use tracing_subscriber::{
@@ -11,9 +10,8 @@ use tracing_subscriber::{
 
 use self::lines::Lines;
 pub(crate) use self::{
-    lines::{share_terminal, take_terminal_back},
+    lines::{flush, share_terminal, take_terminal_back},
     repeats::{UNBOUNDED, show_left_out, show_left_out_now},
-    writer::flush,
 };
 
 /// Log filter and format.
@@ -46,7 +44,7 @@ pub(crate) fn check(filter: &str) -> Result<(), &'static str> {
 pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
     let filter: Targets = log.filter.parse().with_context(|| format!("log.level must be {WANT}"))?;
     let is_json = log.json;
-    writer::start(is_json).context("cannot start the thread of the log")?;
+    lines::start(is_json).context("cannot start the thread of the log")?;
     let writer = move || Lines { is_json };
     // A line that cannot be written is lost: reporting it on standard error would panic.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);

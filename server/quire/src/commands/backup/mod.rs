@@ -2,7 +2,6 @@
 
 mod archive;
 mod entries;
-mod files;
 
 use std::{
     fs::{self, File},
@@ -15,16 +14,13 @@ use std::{
 use anyhow::{Context as _, ensure};
 use bookstore::{BookstoreService, FILE_NAME, store};
 use kv::FOLDER_NAME;
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile, TempDir};
 
-use self::{
-    archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest},
-    files::{cannot_write, folder_of, private, temporary_in},
-};
+use self::archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest, cannot_write, private};
 use crate::{
     cli::{BackupArgs, RestoreArgs},
+    commands::data::Progress,
     config::Config,
-    data::Progress,
 };
 
 /// `quire backup`.
@@ -148,4 +144,15 @@ fn refuse_filled(data: &Path) -> anyhow::Result<()> {
     };
     ensure!(is_empty, "{} is not empty; move it away, or restore into another folder with --data", data.display());
     Ok(())
+}
+
+/// The parent folder.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A temporary folder, removed on drop unless renamed.
+fn temporary_in(folder: &Path) -> anyhow::Result<TempDir> {
+    let made = Builder::new().prefix(".quire-").tempdir_in(folder);
+    made.with_context(|| format!("cannot write into the folder {}", folder.display()))
 }

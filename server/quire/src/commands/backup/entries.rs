@@ -20,10 +20,7 @@ use quire_rpc::{
     prost::{self, Message as _},
 };
 
-use super::{
-    archive::Entries,
-    files::{cannot_write, private},
-};
+use super::archive::{Entries, cannot_write, private};
 use crate::{
     cli::BackupArgs,
     config::{self, Config},
@@ -103,9 +100,9 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
         if let Some(token) = args.access.token.as_deref().or(config.admin_token.as_deref()) {
             request.metadata_mut().insert("authorization", &format!("Bearer {token}"))?;
         }
-        let mut chunks = client.snapshot(request).await.map_err(|status| told(&status))?.into_inner();
+        let mut chunks = client.snapshot(request).await.map_err(|status| error_text(&status))?.into_inner();
         let mut writing = Writing::new(into)?;
-        while let Some(chunk) = chunks.message().await.map_err(|status| told(&status))? {
+        while let Some(chunk) = chunks.message().await.map_err(|status| error_text(&status))? {
             writing.add(&chunk)?;
         }
         writing.finish()
@@ -113,7 +110,7 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
     taken.with_context(cannot)
 }
 
-fn told(status: &quire_rpc::Status) -> anyhow::Error {
+fn error_text(status: &quire_rpc::Status) -> anyhow::Error {
     anyhow::anyhow!("{:?}, {}", status.code(), status.message())
 }
 

@@ -1,4 +1,12 @@
-//! TLS and token flags of the client commands.
+//! The commands besides `serve`, and what those that connect share: TLS, and errors with their meaning.
+
+pub(crate) mod backup;
+pub(crate) mod data;
+pub(crate) mod game;
+pub(crate) mod health;
+pub(crate) mod kv;
+pub(crate) mod tasks;
+pub(crate) mod token;
 
 use std::sync::Arc;
 
@@ -12,7 +20,7 @@ use crate::{cli::AccessArgs, transport::tls};
 
 impl AccessArgs {
     /// Client TLS settings; `None` for plaintext.
-    pub(crate) fn tls(&self, target: &Target) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    fn tls(&self, target: &Target) -> anyhow::Result<Option<Arc<ClientConfig>>> {
         if !target.tls {
             return Ok(None);
         }
@@ -22,13 +30,13 @@ impl AccessArgs {
 }
 
 /// Refuses an answer in plain text that begins as a TLS alert or handshake.
-pub(crate) fn check_plain(answer: &[u8]) -> anyhow::Result<()> {
+fn check_plain(answer: &[u8]) -> anyhow::Result<()> {
     anyhow::ensure!(!matches!(answer, [0x15 | 0x16, 3, ..]), "{ONLY_TLS}");
     Ok(())
 }
 
 /// An error with what it means, if it is that of a handshake.
-pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
+fn explained(error: anyhow::Error) -> anyhow::Error {
     let text = format!("{error:#}");
     if text.contains("invalid peer certificate") {
         error.context(format!("{UNTRUSTED}; --ca FILE names the certificates that are"))
