@@ -254,6 +254,6 @@ fn a_server_whose_database_file_is_gone_at_the_end_fails_and_names_it() {
     let mut server = Server::start(folder.path());
     fs::rename(database(folder.path()), folder.path().join("away.db")).expect("the file moves");
     server.signal("TERM");
-    assert_eq!(server.ended().code(), Some(1), "{}", server.log.text());
+    assert_eq!(server.wait().code(), Some(1), "{}", server.log.text());
     server.log.until("bookstore.db was deleted or moved while it was open");
 }
