@@ -149,7 +149,7 @@ pub(crate) fn describe(mut site: Site, builder: &Builder) -> Result<Site, Error>
     let document = Arc::new(Document { fixed, parts, written: Mutex::default() });
     let [(page_path, about_page), (document_path, about_document)]: [Route<&str>; 2] = own;
     let handlers =
-        [(page_path, get(Html(openapi::PAGE)), about_page), (document_path, get(openapi_json), about_document)];
+        [(page_path, get(Html(openapi::page())), about_page), (document_path, get(openapi_json), about_document)];
     Ok(site.and(Site::new(document, handlers)))
 }
 
