@@ -101,6 +101,7 @@ BORDERS = [
     ("group commit knows no store", r"\b(?:rusqlite|fjall|std::fs|std::path)\b", "server/commit/src", ""),
     ("only one list names the services", SERVICES, "server/quire/src/transport server/quire/src/config server/openapi/src", ""),
     ("only one list names the services", SERVICES, "server/quire/src/serve.rs server/quire/src/pages.rs", ""),
+    ("the storefront knows the bookstore's handle alone", r"\b(?:kv|records|rpcgame|tasks|grpc|wire)::", "server/web/src", ""),
     ("a report knows no run", r"\bcrate::(?:cli|plan|recorder|run|schedule|workload)\b", "load/bench/src/report", ""),
     ("the bench's clock and recorder know no protocol", r"(?i)\b(?:grpc|http|tcp)", "load/bench/src/recorder.rs load/bench/src/schedule.rs", ""),
     ("counting a call takes no locked instruction", r"\bfetch_\w+|\bcompare_exchange", "server/quire/src/transport/counts.rs", ""),

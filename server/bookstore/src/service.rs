@@ -47,6 +47,7 @@ impl Open for BookstoreService {
         let path = host.data.join(FILE_NAME);
         let counters = Metrics::register(host.metrics, host.refusals.clone());
         let store = spawn_blocking(move || Bookstore::open(&path, settings, counters)).await??;
+        host.handles.offer(store.clone());
         let shown = store.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
         tracing::info!(books = store.books(), "the bookstore is open");

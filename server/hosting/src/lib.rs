@@ -15,7 +15,8 @@ mod settings;
 pub use ports::{Acceptor, Connections, Port, UNBOUNDED, Wanted, Warnings, listen, listen_beside};
 pub use quire_net::{Client, Permit, Share, Shares};
 pub use service::{
-    Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
+    Choice, Declared, Entry, Front, Guard, Handles, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site,
+    entry,
 };
 pub use settings::{Bytes, Given, Layers, Meanings, Reader, Refused, Setting, Settings, defaults, time};
 

@@ -1,6 +1,15 @@
 //! The interface of a service, from opening to closing.
 
-use std::{any::Any, future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    future,
+    net::SocketAddr,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, routing::MethodRouter};
 use prometheus_client::registry::Registry;
@@ -41,8 +50,26 @@ pub struct Host<'a> {
     pub message_bytes_max: usize,
     /// Counts requests refused by a limit.
     pub refusals: Refusals,
+    /// Handles of the services that are open already.
+    pub handles: Handles,
     /// Registry for the service's metrics; their names get the prefix `quire_`.
     pub metrics: &'a mut Registry,
+}
+
+/// Handles that services offer to those that are opened later, one of a type.
+#[derive(Debug, Default)]
+pub struct Handles(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
+
+impl Handles {
+    /// Offers a handle.
+    pub fn offer<T: Any + Send + Sync>(&mut self, handle: T) {
+        self.0.insert(TypeId::of::<T>(), Box::new(handle));
+    }
+
+    /// The handle of this type; `None` if no open service offers one.
+    pub fn get<T: Any + Clone>(&self) -> Option<T> {
+        self.0.get(&TypeId::of::<T>())?.downcast_ref().cloned()
+    }
 }
 
 /// Makes the observer of a server with these methods.
@@ -103,6 +130,18 @@ pub struct Site {
     pub pages: Vec<Route<&'static str>>,
     /// `OpenAPI` descriptions of the paths, made on request of the document.
     pub parts: Vec<Part>,
+    /// Pages for browsers.
+    pub front: Option<Front>,
+}
+
+/// Pages for browsers. They are not listed at `/` and admit their callers themselves, so that a browser gets a form for
+/// its credential.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// The path that all of them are below, and `/` for requests that accept `text/html`.
+    pub folder: &'static str,
+    /// The handlers.
+    pub router: Router,
 }
 
 impl Site {
@@ -116,7 +155,7 @@ impl Site {
             router = router.route(path, answer);
             lines.push((path, what));
         }
-        Self { router: router.with_state(state), pages: lines, parts: Vec::new() }
+        Self { router: router.with_state(state), pages: lines, ..Self::default() }
     }
 
     /// Describes paths of this site for the server's `OpenAPI` document.
@@ -131,7 +170,7 @@ impl Site {
     pub fn and(mut self, other: Self) -> Self {
         self.pages.extend(other.pages);
         self.parts.extend(other.parts);
-        Self { router: self.router.merge(other.router), ..self }
+        Self { router: self.router.merge(other.router), front: self.front.or(other.front), ..self }
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) struct ServeArgs {
     /// Stop when a first RPC game has ended
     #[arg(long)]
     pub once: bool,
-    /// Run only these services, with commas between: bookstore, kv, records, rpcgame, tasks
+    /// Run only these services, with commas between: bookstore, kv, records, rpcgame, tasks, web
     #[arg(long, value_name = "SERVICES", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Print the effective configuration and the source of each value, as `quire config show`, and stop

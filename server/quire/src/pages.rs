@@ -8,17 +8,18 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Request, State},
     http::{HeaderMap, StatusCode, header},
     response::{Html, IntoResponse},
     routing::get,
 };
 use bytes::Bytes;
-use hosting::{Error, Part, Route, Service, Site};
+use hosting::{Error, Front, Part, Route, Service, Site};
 use prometheus_client::{encoding::text, registry::Registry};
 use quire_rpc::server::Builder;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
+use tower_service::Service as _;
 
 use crate::process::SHORT;
 
@@ -76,8 +77,7 @@ impl Index<'_> {
         let html =
             format!("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>quire</title><pre>{html}</pre>");
         let page = async move |headers: HeaderMap| {
-            let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-            let (kind, body) = if accept.contains("text/html") { ("text/html", html) } else { ("text/plain", text) };
+            let (kind, body) = if asks_html(&headers) { ("text/html", html) } else { ("text/plain", text) };
             let headers =
                 [(header::CONTENT_TYPE, format!("{kind}; charset=utf-8")), (header::VARY, "accept".to_owned())];
             (headers, body)
@@ -106,6 +106,25 @@ impl Index<'_> {
         }
         Ok(())
     }
+}
+
+/// True if a client asks for a page, as browsers do.
+fn asks_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    accepted.filter_map(|accept| accept.to_str().ok()).any(|accept| accept.contains("text/html"))
+}
+
+/// Gives requests of browsers to the pages that are made for them, and all others to `pages`.
+pub(crate) fn with_front(pages: Router, front: Option<Front>) -> Router {
+    let Some(Front { folder, router }) = front else { return pages };
+    let choose = move |request: Request| {
+        let below = request.uri().path().strip_prefix(folder);
+        let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_front = is_below || (request.uri().path() == "/" && asks_html(request.headers()));
+        // A router is always ready.
+        if is_front { router.clone().call(request) } else { pages.clone().call(request) }
+    };
+    Router::new().fallback(choose)
 }
 
 async fn nothing_here() -> impl IntoResponse {

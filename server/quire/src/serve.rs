@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use hosting::{
-    Choice, Error, Host, Service,
+    Choice, Error, Handles, Host, Service,
     access::{AuthPolicy, Credentials},
     metrics::{self, Refusals},
 };
@@ -92,6 +92,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         connections: connections.clone(),
         message_bytes_max: config.limits.message_bytes_max,
         refusals: refusals.clone(),
+        handles: Handles::default(),
         metrics: ours,
     };
     let opened_at = Instant::now();

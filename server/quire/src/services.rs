@@ -9,5 +9,6 @@ pub(crate) const SERVICES: &[Entry] = &[
     entry::<rpcgame::RpcGameService>(),
     entry::<records::RecordsService>(),
     entry::<bookstore::BookstoreService>(),
+    entry::<web::WebService>(),
     entry::<kv::KvService>(),
 ];

@@ -121,8 +121,9 @@ impl Transport {
         let services: Services = services.into();
         let site = pages::describe(pages::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
+        let front = site.front.clone();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
-        let pages = doors::guard_pages(pages, &scopes, &auth, address);
+        let pages = pages::with_front(doors::guard_pages(pages, &scopes, &auth, address), front);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let builder = match compression {
             None => builder,

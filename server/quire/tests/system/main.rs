@@ -35,6 +35,7 @@ mod rpcgame;
 mod search;
 mod settings;
 mod shutdown;
+mod storefront;
 mod tasks;
 mod terminal;
 mod tokens;
