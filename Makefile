@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -79,6 +79,12 @@ judges: ## judges and clients that others wrote, on `quire serve` as it is relea
 	cargo test $(TESTED) --test load -- --ignored
 	JUDGED_BINARY=$(QUIRE_RELEASE) JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin \
 		$(TOOLS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
+
+screenshots: $(VENV) ## every page of the shop, in both themes and three widths, into target/screenshots
+	$(call need,chromium,chromium)
+	$(call need,chromedriver,chromium-driver)
+	test -n "$(QUIRE)" || cargo build --release -p server
+	$(TOOLS)/venv/bin/python tests/judges/screenshots.py $(QUIRE_RELEASE)
 
 HISTORIES := 1000
 test-fuzz: ## build the fuzz targets, and judge random histories of every service by models
