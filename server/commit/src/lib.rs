@@ -30,7 +30,7 @@
 //!     type Error = Infallible;
 //!
 //!     fn run(&mut self, batches: &mut Batches<'_, Self>) -> Result<(), Infallible> {
-//!         batches.recover(|| Ok(()))?;
+//!         batches.recover(|| Ok::<_, Infallible>(()))?;
 //!         while let Some(batch) = batches.next(false) {
 //!             for pending in batch {
 //!                 self.0 += pending.job;
