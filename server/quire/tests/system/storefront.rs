@@ -211,8 +211,8 @@ async fn each_refusal_has_its_page() {
 
 #[test]
 fn a_topic_is_paged_by_key_forwards_and_back() {
-    let rows: String = (1..=130).map(|id| format!("{},Book {id},many & more,5,1\n", id * 2)).collect();
-    let folder = folder_with(&rows);
+    let rows: Vec<String> = (1..=130).map(|id| format!("{},Book {id},many & more,5,1\n", id * 2)).collect();
+    let folder = folder_with(&rows.concat());
     let server = Server::start(folder.path());
     let ids = |page: &str| -> Vec<u32> {
         let cards = page.split("href=\"/shop/book?id=").skip(1);
