@@ -33,9 +33,12 @@ fn script(steps: Vec<Step>) -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         drop(listener.accept().expect("a look"));
-        for step in steps {
-            let (stream, _) = listener.accept().expect("a connection");
+        let (mut listener, last) = (Some(listener), steps.len() - 1);
+        for (number, step) in steps.into_iter().enumerate() {
+            let (stream, _) = listener.as_ref().expect("a listener").accept().expect("a connection");
             stream.set_nodelay(true).expect("an option");
+            // A client with the last answer finds no one listening.
+            listener.take_if(|_| number == last);
             step(&mut BufReader::new(stream));
         }
     });
