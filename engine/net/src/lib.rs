@@ -1,4 +1,4 @@
-//! What every listener does with its connections, whatever they speak: [`accept`] distributes them over threads and
+//! Handling of connections common to every listener and protocol: [`accept`] distributes them over threads and
 //! drains them at the end, [`Permits`] bound their number, [`Shares`] divide other limits among clients, and
 //! [`handshake`](fn@handshake) opens TLS.
 //!

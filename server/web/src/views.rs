@@ -1,4 +1,4 @@
-//! What the pages show, as types; each has its template in `templates`, which escapes everything.
+//! The content of the pages, as types; each has its template in `templates`, which escapes everything.
 
 use std::{sync::Arc, time::Duration};
 
@@ -197,7 +197,7 @@ pub(crate) struct SearchPage {
     pub(crate) number: Option<Card>,
     pub(crate) topics: Vec<TopicLine>,
     pub(crate) titles: Vec<Card>,
-    /// Why titles may be missing.
+    /// Reason for missing titles.
     pub(crate) remark: Option<String>,
 }
 
@@ -298,7 +298,7 @@ pub(crate) struct SorryPage {
     pub(crate) book: Option<(Cover, Option<BuyForm>)>,
     /// Where to go: labels and paths, the best first.
     pub(crate) ways: Vec<(String, String)>,
-    /// What to buy instead.
+    /// Books to buy instead.
     pub(crate) instead: Vec<Card>,
 }
 
@@ -307,6 +307,6 @@ pub(crate) struct SorryPage {
 #[template(path = "sign-in.html")]
 pub(crate) struct SignInPage {
     pub(crate) frame: Frame,
-    /// Why the last token was not taken.
+    /// Reason for the refusal of the last token.
     pub(crate) refused: Option<&'static str>,
 }
