@@ -25,12 +25,12 @@ from attacks import (ACK, BOOK, DATA, END_HEADERS, END_STREAM, HEADERS, KEY, LOO
 # Two clients: one attacks, the other has an address of its own.
 ATTACKER, NEIGHBOUR = "127.0.0.2", "127.0.0.1"
 # Each credential's scopes; its token is its name, repeated.
-CREDENTIALS = {"till": "shop", "attacker": "kv,records", "viewer": "records"}
+CREDENTIALS = {"till": "shop", "attacker": "kv,records,shop", "viewer": "records"}
 RETRIEVE, PUT = b"/io.grpc.KeyValueService/Retrieve", b"/io.grpc.KeyRangeService/Put"
 DELETE = b"/io.grpc.KeyValueService/Delete"
 PART_BYTES = 16_000
-# 4 MiB of zeros, as `brotli -q 11` packs them.
-BROTLI_BOMB = message(bytes.fromhex("9bffff3ff82700e2b14020f7fe07"), True)
+# A field that no contract has, of almost 4 MiB of zeros, as `brotli -q 11` packs it.
+BROTLI_BOMB = message(bytes.fromhex("9bfdff3ff88f94abfdc25c0788e2ff2b0083b82d10187bffe31e"), True)
 
 
 def token(name):
@@ -218,15 +218,14 @@ def flood(sockets, parts):
 
 
 def brotli_bombs(sockets):
-    """Messages of 14 bytes that hold 4 MiB each."""
+    """Messages of 26 bytes that hold 4 MiB each."""
     flood(sockets, lambda: batches(lambda n: call(n, LOOKUP, BROTLI_BOMB, (b"grpc-encoding", b"br"), bearer("attacker"))))
 
 
 def brotli_bombs_in_a_stream(sockets):
     def parts():
-        yield frame(HEADERS, END_HEADERS, 1, call_head(b"/rpcgame.Game/Play", (b"grpc-encoding", b"br"), bearer("attacker")))
-        while True:
-            yield frame(DATA, 0, 1, BROTLI_BOMB * 500)
+        head = call_head(b"/RPCGameStream/Play", (b"grpc-encoding", b"br"), bearer("attacker"))
+        yield from batches(lambda n: frame(HEADERS, END_HEADERS, n, head) + frame(DATA, END_STREAM, n, BROTLI_BOMB * 50))
     flood(sockets, parts)
 
 
@@ -238,7 +237,7 @@ GRABS = {
     unread_pages: (1, []),
     patient_readers: (1, []),
     bodies_of_strangers: (1, ["token"]),
-    idle_connections: (2, ["limits.connections"]),
+    idle_connections: (2, []),
     idle_task_connections: (2, ["tasks.connections"]),
     idle_lean_connections: (2, ["rpcgame.lean_connections"]),
     heads_without_end: (1, ["limits.buffer_bytes"]),

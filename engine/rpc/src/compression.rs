@@ -193,6 +193,8 @@ impl Encoding {
 const FREE_RATIO: usize = 1100;
 /// Bytes returned to a budget each second.
 const BUDGET_BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
+/// Time without decompression for a connection whose message outran the budget.
+const OVERSPENT_PAUSE: Duration = Duration::from_secs(1);
 /// Least budget, however small the largest message is.
 const BUDGET_BYTES_MIN: usize = 8 * 1024 * 1024;
 
@@ -206,6 +208,9 @@ struct Spent {
     bytes: usize,
     /// Time of that count; `None` before the first message.
     at: Option<Instant>,
+    /// End of the time without decompression after a message that outran the budget. A decoder fills its window however
+    /// little is read of it: milliseconds for 20 bytes.
+    refused_until: Option<Instant>,
 }
 
 impl Budget {
@@ -217,6 +222,9 @@ impl Budget {
         bytes_max: usize,
         now: Instant,
     ) -> Result<Vec<u8>, Status> {
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).refused_until.is_some_and(|until| now < until) {
+            return Err(overspent());
+        }
         let free = message.len().saturating_mul(FREE_RATIO);
         let left = self.left(bytes_max.saturating_mul(2).max(BUDGET_BYTES_MIN), now);
         let allowed = bytes_max.min(free.saturating_add(left));
@@ -224,9 +232,11 @@ impl Budget {
         let done = encoding.decompress(message, allowed, &mut out);
         let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spent.bytes = spent.bytes.saturating_add(out.len().saturating_sub(free));
-        drop(spent);
         match done {
-            Err(_) if allowed < bytes_max && out.len() > allowed => Err(overspent()),
+            Err(_) if allowed < bytes_max && out.len() > allowed => {
+                spent.refused_until = Some(now + OVERSPENT_PAUSE);
+                Err(overspent())
+            }
             done => done.map(|()| out),
         }
     }
@@ -347,8 +357,9 @@ mod tests {
             assert_eq!(refused.code(), Code::ResourceExhausted);
             let mut honest = Vec::new();
             encoding.compress(b"a short message", &mut honest).unwrap();
+            assert!(budget.decompress(*encoding, &honest, BYTES_MAX, now).is_err(), "{}", encoding.name());
+            now += OVERSPENT_PAUSE;
             assert!(budget.decompress(*encoding, &honest, BYTES_MAX, now).is_ok(), "{}", encoding.name());
-            now += Duration::from_secs(1);
             assert_eq!(whole(now), 1, "{}", encoding.name());
             now += Duration::from_mins(1);
             assert_eq!(whole(now), 2, "{}", encoding.name());
