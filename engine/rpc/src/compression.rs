@@ -187,13 +187,18 @@ impl Encoding {
             Err(error) => Err(Status::internal(format!("the message is no valid {}: {error}", self.name()))),
         }
     }
+
+    /// True if its decoder does the work of a whole window whatever is read of it.
+    fn fills_window(self) -> bool {
+        self.name() == "br"
+    }
 }
 
 /// Decompressed bytes that each compressed byte may hold free of budget. Gzip and deflate reach at most 1032.
 const FREE_RATIO: usize = 1100;
 /// Bytes returned to a budget each second.
 const BUDGET_BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
-/// Time without decompression for a connection whose message outran the budget.
+/// Time without Brotli for a connection whose message outran the budget.
 const OVERSPENT_PAUSE: Duration = Duration::from_secs(1);
 /// Least budget, however small the largest message is.
 const BUDGET_BYTES_MIN: usize = 8 * 1024 * 1024;
@@ -208,8 +213,8 @@ struct Spent {
     bytes: usize,
     /// Time of that count; `None` before the first message.
     at: Option<Instant>,
-    /// End of the time without decompression after a message that outran the budget. A decoder fills its window however
-    /// little is read of it: milliseconds for 20 bytes.
+    /// End of the time without Brotli after a message that outran the budget. Its decoder fills its window however little
+    /// is read: milliseconds for 20 bytes. Other decoders stop where reading stops.
     refused_until: Option<Instant>,
 }
 
@@ -222,7 +227,9 @@ impl Budget {
         bytes_max: usize,
         now: Instant,
     ) -> Result<Vec<u8>, Status> {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).refused_until.is_some_and(|until| now < until) {
+        if encoding.fills_window()
+            && self.0.lock().unwrap_or_else(PoisonError::into_inner).refused_until.is_some_and(|until| now < until)
+        {
             return Err(overspent());
         }
         let free = message.len().saturating_mul(FREE_RATIO);
@@ -357,7 +364,8 @@ mod tests {
             assert_eq!(refused.code(), Code::ResourceExhausted);
             let mut honest = Vec::new();
             encoding.compress(b"a short message", &mut honest).unwrap();
-            assert!(budget.decompress(*encoding, &honest, BYTES_MAX, now).is_err(), "{}", encoding.name());
+            let is_served = budget.decompress(*encoding, &honest, BYTES_MAX, now).is_ok();
+            assert_eq!(is_served, !encoding.fills_window(), "{}", encoding.name());
             now += OVERSPENT_PAUSE;
             assert!(budget.decompress(*encoding, &honest, BYTES_MAX, now).is_ok(), "{}", encoding.name());
             assert_eq!(whole(now), 1, "{}", encoding.name());
