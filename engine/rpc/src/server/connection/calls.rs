@@ -552,6 +552,10 @@ impl Calls {
 
     #[cold]
     fn reject(&mut self, stream: StreamKey, plan: &CallPlan, head: &Head, rejected: &Rejected) {
+        if rejected.is_by_interceptor {
+            // It has no name; the one of the call before is not its own.
+            self.caller.set(None);
+        }
         self.refuse(stream, head, plan.dialect, Some(plan.method), &rejected.status);
         if rejected.is_by_interceptor {
             self.discard_little(stream);
