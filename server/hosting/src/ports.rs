@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use quire_net::{Client, Permit, Permits};
 use quire_rpc::{Code, rustls::ServerConfig};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     Error,
@@ -27,16 +27,27 @@ pub struct Port {
     pub is_named: bool,
 }
 
+/// Most connections that wait to be accepted; `net.core.somaxconn` may lower it. Beyond it the kernel drops a client's SYN,
+/// and the client tries again after a second.
+const WAITING_MAX: u32 = 4096;
+
 /// Listens at an address. `how` names its setting, for the error.
-pub async fn listen(address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, how, &error))
+pub fn listen(address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
+    bind(address).map_err(|error| cannot_listen(address, how, &error))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING_MAX)
 }
 
 /// As [`listen`], for a service beside the main port: if a default port is busy, the service goes without it, with a
 /// warning. `without` is the consequence, for the log.
-pub async fn listen_beside(port: Port, without: &str, how: &str) -> Result<Option<TcpListener>, Error> {
+pub fn listen_beside(port: Port, without: &str, how: &str) -> Result<Option<TcpListener>, Error> {
     let address = port.address;
-    match TcpListener::bind(address).await {
+    match bind(address) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if error.kind() == ErrorKind::AddrInUse && !port.is_named => {
             tracing::warn!(%address, "{without}: another program listens on {address}; choose another port with {how}");

@@ -70,7 +70,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
     let credentials = Credentials::open(config.tokens, config.admin_token.as_deref())?;
     let auth = AuthPolicy::new(Arc::new(credentials), config.open);
-    let listener = hosting::listen(config.listen, "--listen").await.map_err(plain)?;
+    let listener = hosting::listen(config.listen, "--listen").map_err(plain)?;
     let address = listener.local_addr()?;
     let descriptors = Descriptors::raised();
     let connections = descriptors.share(config.connections.clone());

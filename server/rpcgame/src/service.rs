@@ -52,11 +52,11 @@ impl Open for RpcGameService {
         let (mut grpc, mut lean) = (None, None);
         if let Some(port) = listen {
             let without = "the RPC game is served on the main port only";
-            grpc = listen_beside(port, without, "--set rpcgame.listen=ADDRESS").await?;
+            grpc = listen_beside(port, without, "--set rpcgame.listen=ADDRESS")?;
         }
         if let Some(port) = lean_listen {
             let without = "the lean protocol of the RPC game is not served";
-            lean = listen_beside(port, without, "--set rpcgame.lean_listen=ADDRESS").await?;
+            lean = listen_beside(port, without, "--set rpcgame.lean_listen=ADDRESS")?;
         }
         let games = Games::new(games);
         let shown = games.clone();

@@ -36,7 +36,7 @@ impl Open for TasksService {
         let connections = &mut settings.limits.connections;
         *connections = host.connections.granted("tasks.connections", *connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
-        let listener = listen_beside(settings.listen, "tasks are not served", how).await?;
+        let listener = listen_beside(settings.listen, "tasks are not served", how)?;
         Ok(Self { settings, metrics: Metrics::register(host.metrics), listener, auth: host.auth.clone() })
     }
 }

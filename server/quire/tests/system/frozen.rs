@@ -1,6 +1,6 @@
 //! A server frozen in the middle of a transaction, and the errors of its peer on the same file.
 
-use std::{path::Path, time::Duration};
+use std::{net::TcpStream, path::Path, time::Duration};
 
 use quire_rpc::{Code, Request};
 use rusqlite::Connection;
@@ -8,6 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::common::{
     audit::Audit,
+    http::metric,
+    poll,
     process::{Server, Start},
     store::{BOOK, database, folder, keyed, one},
 };
@@ -57,9 +59,23 @@ async fn the_peer_of_a_frozen_server_is_unavailable_says_when_to_come_back_and_c
     let mut dropped = Request::new(keyed(53477, "dropped"));
     dropped.set_timeout(Duration::from_millis(300));
     assert_eq!(shop.buy(dropped).await.expect_err("its deadline passed").code(), Code::DeadlineExceeded);
+    // The peer's own clock ends the call a little after the client's.
+    poll("the end of the call", async || (metric(peer.address, "quire_calls_in_flight") == 0).then_some(())).await;
     frozen.signal("CONT");
     let reply = shop.buy(keyed(53573, "patient")).await.expect("the lock is free").into_inner();
     assert!(reply.success && !reply.replayed);
     let audit = Audit::of(&peer).await;
     assert_eq!((audit.stock_of(53477), audit.stock_of(53573)), (1000, 999));
+}
+
+#[test]
+fn a_burst_of_connections_waits_for_a_server_that_accepts_none_now() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.freeze();
+    // A client whose SYN the kernel drops tries again after a second.
+    let connect = |_| TcpStream::connect_timeout(&server.address, Duration::from_millis(900)).expect("it waits");
+    let waiting: Vec<TcpStream> = (0..500).map(connect).collect();
+    server.signal("CONT");
+    drop(waiting);
 }
