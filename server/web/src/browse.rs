@@ -9,6 +9,7 @@ use bookstore::{
     catalogue::{Book, Books},
     search::Topic,
 };
+use hosting::Client;
 
 use crate::{
     live::BOOKS_MAX,
@@ -96,7 +97,7 @@ fn topics_path(after: &str) -> String {
 /// A part of a topic.
 struct Part {
     books: Vec<Arc<Book>>,
-    /// Number of the topic's books before the part, and of all; `None` if only the store knows.
+    /// Number of the topic's books before the part, and of all; `None` without a catalogue in memory.
     place: Option<(usize, usize)>,
     is_last: bool,
 }
@@ -163,7 +164,7 @@ pub(crate) async fn search(State(shop): State<Shop>, visit: Visit) -> Response {
         Err(_) => None,
     };
     let topics = shop.topics_near(typed).await;
-    let (titles, remark) = shop.titles_with(typed).await;
+    let (titles, remark) = shop.titles_with(typed, visit.client()).await;
     let page = SearchPage {
         frame: shop.frame(typed),
         number: number.map(|book| Card::of(&book, locale)),
@@ -245,13 +246,13 @@ impl Shop {
     }
 
     /// Books with every typed word in the title, and a remark if not all titles were compared.
-    async fn titles_with(&self, typed: &str) -> (Vec<Arc<Book>>, Option<String>) {
+    async fn titles_with(&self, typed: &str, client: Client) -> (Vec<Arc<Book>>, Option<String>) {
         let words: Vec<String> = typed.to_lowercase().split_whitespace().map(str::to_owned).collect();
         // A query of the database for each page would cost more than it finds.
         if typed.chars().count() < 2 || self.store().catalogue().is_none() {
             return (Vec::new(), None);
         }
-        let Ok(_permit) = self.title_searches().try_acquire() else {
+        let Some(_share) = self.title_searches().take(client) else {
             return (
                 Vec::new(),
                 Some("The shop is busy, so titles were left out. Search again in a moment.".to_owned()),

@@ -1,7 +1,5 @@
 //! Paths of the shop, admission of their callers, and what every answer has.
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     body::Body,
@@ -13,7 +11,7 @@ use axum::{
 };
 use bookstore::BookId;
 use bytes::Bytes;
-use hosting::{Client, access::Denied};
+use hosting::access::Denied;
 
 use crate::{
     assets::{Assets, FOLDER},
@@ -163,11 +161,7 @@ async fn live(State(shop): State<Shop>, visit: Visit) -> Response {
     if books.is_empty() {
         return (StatusCode::BAD_REQUEST, "name books by their numbers, as books=1,2\n").into_response();
     }
-    let client = match &visit.admitted {
-        Some(admitted) => Client::Credential(Arc::clone(admitted.name())),
-        None => Client::at(visit.peer.address.map(|address| address.ip())),
-    };
-    let opened = shop.live().open(books, visit.locale, client, visit.admitted.clone());
+    let opened = shop.live().open(books, visit.locale, visit.client(), visit.admitted.clone());
     opened.map_or_else(
         || (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "30")], CROWDED).into_response(),
         stream,

@@ -7,8 +7,7 @@ use axum::{
     response::Response,
 };
 use bookstore::{Bookstore, Fault, catalogue::Book};
-use hosting::access::Authenticator;
-use tokio::sync::Semaphore;
+use hosting::{Shares, access::Authenticator};
 
 use crate::{
     assets::Assets,
@@ -18,7 +17,7 @@ use crate::{
     visit::Visit,
 };
 
-/// Searches of titles at once; each is bounded, and more would take turns from other calls.
+/// Searches of titles at once, shared fairly by clients; each is bounded, and more would take turns from other calls.
 const TITLE_SEARCHES_MAX: usize = 4;
 
 /// Age of the readers' data above which pages say so.
@@ -37,12 +36,12 @@ struct Inner {
     live: Live,
     auth: Authenticator,
     is_tls: bool,
-    title_searches: Semaphore,
+    title_searches: Shares,
 }
 
 impl Shop {
     pub(crate) fn new(store: Bookstore, live: Live, auth: Authenticator, is_tls: bool) -> Self {
-        Self(Arc::new(Inner { store, live, auth, is_tls, title_searches: Semaphore::new(TITLE_SEARCHES_MAX) }))
+        Self(Arc::new(Inner { store, live, auth, is_tls, title_searches: Shares::new(TITLE_SEARCHES_MAX) }))
     }
 
     pub(crate) fn store(&self) -> &Bookstore {
@@ -62,7 +61,7 @@ impl Shop {
     }
 
     /// Permits of searches through titles.
-    pub(crate) fn title_searches(&self) -> &Semaphore {
+    pub(crate) fn title_searches(&self) -> &Shares {
         &self.0.title_searches
     }
 

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use flate2::Compression;
-use hosting::access::Admitted;
+use hosting::{Client, access::Admitted};
 use quire_rpc::Peer;
 
 use crate::{
@@ -59,6 +59,14 @@ impl Visit {
         }
         let kept = cookie(&self.headers, TOKEN_COOKIE)?;
         field(format!("{TOKEN_COOKIE}={kept}").as_bytes(), TOKEN_COOKIE).map(String::into_bytes)
+    }
+
+    /// The client that shares of limits are counted by.
+    pub(crate) fn client(&self) -> Client {
+        match &self.admitted {
+            Some(admitted) => Client::Credential(Arc::clone(admitted.name())),
+            None => Client::at(self.peer.address.map(|address| address.ip())),
+        }
     }
 
     pub(crate) fn is_same_origin(&self) -> bool {
