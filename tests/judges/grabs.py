@@ -237,7 +237,7 @@ GRABS = {
     unread_pages: (1, []),
     patient_readers: (1, []),
     bodies_of_strangers: (1, ["token"]),
-    idle_connections: (2, []),
+    idle_connections: (2, ["limits.connections"]),
     idle_task_connections: (2, ["tasks.connections"]),
     idle_lean_connections: (2, ["rpcgame.lean_connections"]),
     heads_without_end: (1, ["limits.buffer_bytes"]),
@@ -247,7 +247,7 @@ GRABS = {
 }
 # Small enough for an attack to reach them at once.
 FLAGS = {
-    idle_connections: ["--set", "limits.connections=1000"],
+    idle_connections: ["--set", "limits.connections=400"],
     idle_task_connections: ["--set", "tasks.connections=1000"],
     values_without_end: ["--set", "kv.total_bytes=64MiB"],
 }
@@ -302,7 +302,13 @@ class Watched:
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
         return {name: float(values[name]) for name in names}
 
-    def stop(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        if failure:
+            self.process.kill()
+            return
         self.process.terminate()
         assert self.process.wait(30) == 0
 
@@ -375,15 +381,14 @@ def main(binary):
     print("| attack | calls refused | p50 | p99 | longest | memory | all given back after | warnings name |\n" + "|---" * 8 + "|")
     for attack in [None, *GRABS]:
         with tempfile.TemporaryDirectory() as folder:
-            server = Watched(binary, folder, *FLAGS.get(attack, []))
-            result = Result(server, attack, 4)
+            with Watched(binary, folder, *FLAGS.get(attack, [])) as server:
+                result, warnings = Result(server, attack, 4), server.warnings()
             waits = [f"{1000 * wait:.1f} ms" for wait in
                      [percentile(result.waited, 0.5), result.p99(), result.waited[-1]]]
-            named = sorted({line.get("limit", line.get("reason", line["message"])) for line in server.warnings()})
+            named = sorted({line.get("limit", line.get("reason", line["message"])) for line in warnings})
             name = attack.__name__.replace("_", " ") if attack else "none, beside two busy loops"
             print(f"| {name} | {result.refused} of {len(result.waited)} | {' | '.join(waits)} | {result.grown >> 20} MiB "
                   f"| {result.seconds_to_end:.1f} s | {', '.join(named)} |", flush=True)
-            server.stop()
 
 
 if __name__ == "__main__":
