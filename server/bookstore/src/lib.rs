@@ -2,8 +2,8 @@
 //!
 //! A transport ([`grpc`], or a console outside this crate) converts a request to domain types, calls a [`Bookstore`],
 //! and converts the answer back. The [`Bookstore`] reads the [`catalogue`] and writes through the [`ledger`]; the path of
-//! a purchase is one function in `ledger/transaction.rs`. Only [`store`] knows SQL. Nothing here opens a socket, reads a
-//! configuration file or prints.
+//! a purchase is one function in `ledger/transaction.rs`. Only [`store`] knows SQL. The crate opens no socket, reads no
+//! configuration file and prints nothing.
 
 pub mod bookstore;
 pub mod catalogue;

@@ -1,8 +1,8 @@
 //! A key-value service: a concurrent map that is atomic per key, in memory or on disk as well.
 //!
 //! A transport ([`grpc`]) converts a request to domain types, calls a [`KeyValue`], and converts the answer back. The
-//! [`KeyValue`] reads the table and writes to it, through the journal for durable writes. Nothing here opens a socket,
-//! reads a configuration file or prints.
+//! [`KeyValue`] reads the table and writes to it, through the journal for durable writes. The crate opens no socket,
+//! reads no configuration file and prints nothing.
 //!
 //! ```
 //! use kv::{Clock, Fault, KeyValue, Settings, Value};

@@ -108,7 +108,7 @@ impl Index<'_> {
     }
 }
 
-/// True if a client asks for a page, as browsers do.
+/// True if the client accepts HTML, as browsers do.
 fn asks_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
     accepted.filter_map(|accept| accept.to_str().ok()).any(|accept| accept.contains("text/html"))

@@ -1,4 +1,4 @@
-//! The life of a call, whatever carries it: interceptors, options and deadline, encoding, attempts and retries, and the
+//! The life of a call over any transport: interceptors, options and deadline, encoding, attempts and retries, and the
 //! response.
 //!
 //! Implements: the four kinds of method of gRPC's "Core concepts"; gRPC's "Retry Design".

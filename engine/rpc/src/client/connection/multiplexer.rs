@@ -89,7 +89,7 @@ pub(super) struct Multiplexer {
     scratch: Vec<u8>,
     epoch: Instant,
     pub(super) now: Instant,
-    /// Time of the current read, if a call asks for it.
+    /// Time of the current read, once a call has needed it.
     read_at: Option<std::time::Instant>,
     pub(super) pong_seen: bool,
     /// Number of calls that the last read ended.
