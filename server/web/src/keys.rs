@@ -1,7 +1,7 @@
 //! Idempotency keys of the buy form, and the cookie that lists this browser's purchases.
 //!
 //! The key is drawn when the form is rendered, so that a double click, a reload and the back button send the same one.
-//! It also holds the price that the shopper saw: the log keeps the key, and so the price that was agreed on. Whoever has
+//! It also holds the price that the shopper saw: the log keeps the key, and so the price that was agreed on. Anyone with
 //! the key of a purchase may see its receipt.
 
 use std::fmt;
