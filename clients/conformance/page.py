@@ -18,10 +18,12 @@ SAMPLES = {
 
 
 def matrix(results: dict[str, dict[str, str]]) -> str:
-    """A row for each topic; `results` has a word for each topic of each language."""
-    languages = list(NAMES)
-    rows = [["", *(NAMES[language] for language in languages)], ["---", *("---:" for _ in languages)]]
-    rows += [[topic, *(results[language][topic] for language in languages)] for topic in results[languages[0]]]
+    """A row for each topic; a column for each language, or one column if all have the same results."""
+    first = next(iter(NAMES))
+    alike = all(results[language] == results[first] for language in NAMES)
+    columns = {first: "each language"} if alike else NAMES
+    rows = [["", *columns.values()], ["---", *("---:" for _ in columns)]]
+    rows += [[topic, *(results[language][topic] for language in columns)] for topic in results[first]]
     return "\n".join("| " + " | ".join(row).lstrip() + " |" for row in rows)
 
 
