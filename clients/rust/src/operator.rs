@@ -57,7 +57,7 @@ impl Operator {
 
     /// Restocks every book with fewer copies to `amount`, 20 by default. Returns the number of restocked books.
     pub async fn restock(&self, amount: impl Into<Option<i32>>) -> Result<i64, Error> {
-        let request = RestockRequest { amount: amount.into() };
+        let request = RestockRequest { amount: amount.into(), id: None };
         let Client { lanes, terms, .. } = &self.client;
         Ok(ask(lanes, terms, WRITE, |lane, by| lane.admin.restock(within(request, by))).await?.books_raised)
     }
@@ -81,7 +81,7 @@ impl Operator {
         Items::of_pages(String::new(), move |page_token| {
             let client = client.clone();
             async move {
-                let request = LogRequest { page_size: client.page_size()?, page_token };
+                let request = LogRequest { page_size: client.page_size()?, page_token, ..LogRequest::default() };
                 let page =
                     ask(&client.lanes, &client.terms, READ, |lane, by| lane.admin.log(within(request.clone(), by)))
                         .await?;

@@ -154,7 +154,7 @@ fn start(lab: &Lab) -> anyhow::Result<Vec<Server>> {
 
 /// Gives a server more copies than all runs sell.
 pub(crate) fn fill(server: &Server) -> anyhow::Result<()> {
-    let restock = calls_of(server, "/bookstore.Admin/Restock", &RestockRequest { amount: Some(PLENTY) })?;
+    let restock = calls_of(server, "/bookstore.Admin/Restock", &RestockRequest { amount: Some(PLENTY), id: None })?;
     prepare(&restock, &closed(1, 1, End::Count(1)))
 }
 

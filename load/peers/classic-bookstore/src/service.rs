@@ -7,9 +7,10 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use crate::{
     store::{self, Entry, Kind, Purchase, Store},
     wire::{
-        Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind,
-        LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest,
+        AddBookReply, AddBookRequest, Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome,
+        EditBookReply, EditBookRequest, HelloReply, HelloRequest, ImportReply, ImportRequest, ItemNumberRequest,
+        ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind, LogReply, LogRequest,
+        RestockReply, RestockRequest, SalesReply, SalesRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest,
         admin_server::Admin, book_store_server::BookStore,
     },
 };
@@ -37,7 +38,7 @@ impl Service {
 impl From<store::Book> for Book {
     fn from(book: store::Book) -> Self {
         let store::Book { id, title, topic, stock, price_cents } = book;
-        Self { id, title, topic, stock, price: price_cents as f64 / 100.0, price_cents }
+        Self { id, title, topic, stock, price: price_cents as f64 / 100.0, price_cents, delisted: false }
     }
 }
 
@@ -136,9 +137,14 @@ impl Admin for Service {
     }
 
     async fn restock(&self, request: Request<RestockRequest>) -> Result<Response<RestockReply>, Status> {
-        let amount = request.into_inner().amount.unwrap_or(RESTOCK);
+        let RestockRequest { amount, id } = request.into_inner();
+        if id.is_some() {
+            return Err(Status::unimplemented("one book cannot be restocked here; leave out the id to restock all"));
+        }
+        let amount = amount.unwrap_or(RESTOCK);
         let raised = self.ask(move |store| store.restock(amount)).await?;
-        Ok(Response::new(RestockReply { books_raised: i64::try_from(raised).unwrap_or(i64::MAX), amount }))
+        let books_raised = i64::try_from(raised).unwrap_or(i64::MAX);
+        Ok(Response::new(RestockReply { books_raised, amount, success: true, ..RestockReply::default() }))
     }
 
     async fn update_price(&self, request: Request<UpdatePriceRequest>) -> Result<Response<UpdatePriceReply>, Status> {
@@ -168,11 +174,33 @@ impl Admin for Service {
         Ok(Response::new(LogReply { entries: entries.into_iter().map(log_entry).collect(), next_page_token }))
     }
 
+    async fn add_book(&self, _: Request<AddBookRequest>) -> Result<Response<AddBookReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn edit_book(&self, _: Request<EditBookRequest>) -> Result<Response<EditBookReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn import(&self, _: Request<tonic::Streaming<ImportRequest>>) -> Result<Response<ImportReply>, Status> {
+        Err(not_here())
+    }
+
+    type SalesStream = BoxStream<SalesReply>;
+
+    async fn sales(&self, _: Request<SalesRequest>) -> Result<Response<Self::SalesStream>, Status> {
+        Err(not_here())
+    }
+
     type TailLogStream = BoxStream<LogEntry>;
 
     async fn tail_log(&self, _: Request<TailLogRequest>) -> Result<Response<Self::TailLogStream>, Status> {
         Err(Status::unimplemented("the log cannot be followed here; ask for Log"))
     }
+}
+
+fn not_here() -> Status {
+    Status::unimplemented("this server sells, restocks and changes prices alone")
 }
 
 fn log_entry((number, entry): (i64, Entry)) -> LogEntry {
@@ -190,5 +218,6 @@ fn log_entry((number, entry): (i64, Entry)) -> LogEntry {
         before: Some(entry.before),
         after: Some(entry.after),
         idempotency_key: Vec::new(),
+        actor: String::new(),
     }
 }

@@ -78,7 +78,7 @@ async fn shoppers_find_what_is_there_and_are_told_what_is_not() {
 async fn operators_restock_reprice_and_read_page_by_page() {
     let (_folder, channel) = start(1).await;
     let mut admin = AdminClient::new(channel);
-    let restocked = admin.restock(RestockRequest { amount: Some(7) }).await.unwrap().into_inner();
+    let restocked = admin.restock(RestockRequest { amount: Some(7), id: None }).await.unwrap().into_inner();
     assert_eq!((restocked.books_raised, restocked.amount), (4, 7));
     let change = UpdatePriceRequest { id: BOOK, price_cents: Some(100) };
     let changed = admin.update_price(change).await.unwrap().into_inner();
@@ -94,9 +94,9 @@ async fn operators_restock_reprice_and_read_page_by_page() {
         }
     }
     assert_eq!(ids, [12365, 12498, 53477, 53573]);
-    let newest = admin.log(LogRequest { page_size: 2, page_token: String::new() }).await.unwrap().into_inner();
+    let newest = admin.log(LogRequest { page_size: 2, ..LogRequest::default() }).await.unwrap().into_inner();
     assert_eq!(newest.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [5, 4]);
-    let rest = LogRequest { page_size: 10, page_token: newest.next_page_token };
+    let rest = LogRequest { page_size: 10, page_token: newest.next_page_token, ..LogRequest::default() };
     let rest = admin.log(rest).await.unwrap().into_inner();
     assert_eq!(rest.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [3, 2, 1]);
     assert_eq!(rest.next_page_token, "");

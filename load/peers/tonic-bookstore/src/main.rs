@@ -43,6 +43,7 @@ fn book(book: &Arc<catalogue::Book>) -> wire::Book {
         stock: book.stock().cast_signed(),
         price: price.as_f64(),
         price_cents: price.get(),
+        delisted: false,
     }
 }
 

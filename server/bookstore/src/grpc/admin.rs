@@ -3,11 +3,12 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use quire_rpc::{Request, Response, Status};
+use quire_rpc::{Request, Response, Status, Streaming};
 
 use super::token::page_size;
 use super::wire::{
-    Book, ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest,
+    AddBookReply, AddBookRequest, Book, EditBookReply, EditBookRequest, ImportReply, ImportRequest, ListReply,
+    ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, SalesReply, SalesRequest,
     TailLogRequest, UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
 };
 use crate::{
@@ -43,10 +44,14 @@ impl Admin for AdminService {
     }
 
     async fn restock(&self, request: Request<RestockRequest>) -> Result<Response<RestockReply>, Status> {
-        let amount = request.into_inner().amount.unwrap_or(RESTOCK_DEFAULT.cast_signed());
+        let RestockRequest { amount, id } = request.into_inner();
+        if id.is_some() {
+            return Err(not_yet());
+        }
+        let amount = amount.unwrap_or(RESTOCK_DEFAULT.cast_signed());
         let done = self.store.restock(amount.into()).await?;
         let books_raised = i64::try_from(done.books_raised).unwrap_or(i64::MAX);
-        Ok(Response::new(RestockReply { books_raised, amount }))
+        Ok(Response::new(RestockReply { books_raised, amount, success: true, ..RestockReply::default() }))
     }
 
     async fn update_price(&self, request: Request<UpdatePriceRequest>) -> Result<Response<UpdatePriceReply>, Status> {
@@ -69,6 +74,13 @@ impl Admin for AdminService {
 
     async fn log(&self, request: Request<LogRequest>) -> Result<Response<LogReply>, Status> {
         let request = request.into_inner();
+        if request.from_ms.is_some()
+            || request.to_ms.is_some()
+            || request.book_id.is_some()
+            || !request.kinds.is_empty()
+        {
+            return Err(not_yet());
+        }
         let before = token(&request.page_token)?.unwrap_or(i64::MAX);
         if before < 1 {
             return Err(bad_token(&request.page_token).into());
@@ -78,6 +90,24 @@ impl Admin for AdminService {
         Ok(Response::new(LogReply { entries: page.items.into_iter().map(Into::into).collect(), next_page_token }))
     }
 
+    async fn add_book(&self, _: Request<AddBookRequest>) -> Result<Response<AddBookReply>, Status> {
+        Err(not_yet())
+    }
+
+    async fn edit_book(&self, _: Request<EditBookRequest>) -> Result<Response<EditBookReply>, Status> {
+        Err(not_yet())
+    }
+
+    async fn import(&self, _: Request<Streaming<ImportRequest>>) -> Result<Response<ImportReply>, Status> {
+        Err(not_yet())
+    }
+
+    type SalesStream = Pin<Box<dyn Stream<Item = Result<SalesReply, Status>> + Send>>;
+
+    async fn sales(&self, _: Request<SalesRequest>) -> Result<Response<Self::SalesStream>, Status> {
+        Err(not_yet())
+    }
+
     type TailLogStream = Pin<Box<dyn Stream<Item = Result<LogEntry, Status>> + Send>>;
 
     async fn tail_log(&self, request: Request<TailLogRequest>) -> Result<Response<Self::TailLogStream>, Status> {
@@ -85,6 +115,10 @@ impl Admin for AdminService {
         let tail = self.store.tail(request.into_inner().after_number, client)?;
         Ok(Response::new(Box::pin(entries(tail))))
     }
+}
+
+fn not_yet() -> Status {
+    Status::unimplemented("this server does not have this action yet; use a newer one")
 }
 
 fn entries(tail: Tail) -> impl Stream<Item = Result<LogEntry, Status>> {
@@ -130,6 +164,7 @@ impl From<Entry> for LogEntry {
             before: entry.before,
             after: entry.after,
             idempotency_key: entry.key.as_ref().map(IdempotencyKey::as_bytes).unwrap_or_default().to_vec(),
+            actor: String::new(),
         }
     }
 }

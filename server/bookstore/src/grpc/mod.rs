@@ -45,6 +45,7 @@ impl From<&catalogue::Book> for wire::Book {
             stock: book.stock().cast_signed(),
             price: price.as_f64(),
             price_cents: price.get(),
+            delisted: false,
         }
     }
 }

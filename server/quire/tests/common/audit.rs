@@ -22,7 +22,8 @@ impl Audit {
         let (mut entries, mut books) = (Vec::new(), Vec::new());
         let mut page_token = String::new();
         loop {
-            let page = admin.log(LogRequest { page_size: 0, page_token }).await.expect("a page").into_inner();
+            let page =
+                admin.log(LogRequest { page_token, ..LogRequest::default() }).await.expect("a page").into_inner();
             entries.extend(page.entries);
             page_token = page.next_page_token;
             if page_token.is_empty() {

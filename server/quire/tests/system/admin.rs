@@ -41,7 +41,12 @@ async fn the_log_is_paged_from_the_newest_without_gaps() {
     }
     let (mut numbers, mut page_token) = (Vec::new(), String::new());
     loop {
-        let page = server.admin().log(LogRequest { page_size: 4, page_token }).await.expect("a page").into_inner();
+        let page = server
+            .admin()
+            .log(LogRequest { page_size: 4, page_token, ..LogRequest::default() })
+            .await
+            .expect("a page")
+            .into_inner();
         assert!(page.entries.len() <= 4);
         numbers.extend(page.entries.iter().map(|entry| entry.number));
         page_token = page.next_page_token;

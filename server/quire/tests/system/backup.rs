@@ -88,7 +88,7 @@ async fn buyer(server: &Server, name: usize, stop: Arc<AtomicBool>) -> Bought {
 async fn a_backup_beside_a_server_that_sells_holds_all_that_was_acknowledged_before() {
     let folder = folder();
     let server = Arc::new(with_kv().serve(folder.path()));
-    server.admin().restock(RestockRequest { amount: Some(1_000_000) }).await.expect("restocked");
+    server.admin().restock(RestockRequest { amount: Some(1_000_000), id: None }).await.expect("restocked");
     let mut before = Bought::new();
     for number in 0..500 {
         let wish = keyed(BOOKS[number % 4], &format!("before {number}"));

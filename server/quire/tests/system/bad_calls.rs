@@ -96,7 +96,7 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
     let admin = server.admin();
     let message = "the server's limit limits.page_size is 1000: ask for a smaller page";
     let list = |page_size, token: &str| ListRequest { page_size, page_token: token.to_owned() };
-    let log = |page_size, token: &str| LogRequest { page_size, page_token: token.to_owned() };
+    let log = |page_size, token: &str| LogRequest { page_size, page_token: token.to_owned(), ..LogRequest::default() };
     refused(admin.list(list(1001, "")).await, Code::ResourceExhausted, message);
     refused(admin.log(log(1001, "")).await, Code::ResourceExhausted, message);
     let message = "page_size is -1; it must be 0 for the default, or a positive number";
@@ -125,7 +125,7 @@ async fn a_price_or_an_amount_that_cannot_be_is_an_invalid_argument() {
     let message = "price_cents is absent; it must be the new price in cents";
     refused(admin.update_price(absent).await, Code::InvalidArgument, message);
     let message = "amount is -1; it must be a whole number from 0 to 2147483647";
-    refused(admin.restock(RestockRequest { amount: Some(-1) }).await, Code::InvalidArgument, message);
+    refused(admin.restock(RestockRequest { amount: Some(-1), id: None }).await, Code::InvalidArgument, message);
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn buy(shop: BookStoreClient, count: Arc<AtomicUsize>) -> Told {
 /// Raises the stock repeatedly, so that some purchases are refused and most are not.
 async fn restock(admin: AdminClient) -> Told {
     let mut amount = 1;
-    while admin.restock(RestockRequest { amount: Some(amount) }).await.is_ok() {
+    while admin.restock(RestockRequest { amount: Some(amount), id: None }).await.is_ok() {
         amount = 1 + (amount + 6) % 30;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

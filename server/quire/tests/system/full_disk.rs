@@ -69,7 +69,7 @@ fn understandable(status: &Status) {
 
 /// Fills the disk, frees space, and buys again from the same server.
 async fn recovers(server: Server, make_room: impl FnOnce()) {
-    server.admin().restock(RestockRequest { amount: Some(10_000_000) }).await.expect("restocked");
+    server.admin().restock(RestockRequest { amount: Some(10_000_000), id: None }).await.expect("restocked");
     let mut bought = Bought::new();
     let (wish, fault) = buy_until_full(&server, &mut bought).await;
     understandable(&fault);

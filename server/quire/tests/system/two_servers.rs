@@ -109,7 +109,7 @@ async fn a_key_whose_purchase_was_refused_stays_refused_at_the_other_server() {
     assert!(here.buy(one(7)).await.expect("an answer").into_inner().success);
     let refused = here.buy(keyed(7, "late")).await.expect("an answer").into_inner();
     assert_eq!(refused.outcome(), BuyOutcome::SoldOut);
-    servers[1].admin().restock(RestockRequest { amount: Some(5) }).await.expect("restocked");
+    servers[1].admin().restock(RestockRequest { amount: Some(5), id: None }).await.expect("restocked");
     let again = there.buy(keyed(7, "late")).await.expect("an answer").into_inner();
     assert_eq!(again, BuyBookReply { replayed: true, ..refused });
 }
