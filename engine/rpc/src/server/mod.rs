@@ -10,6 +10,7 @@ mod http1;
 mod limits;
 mod memory;
 mod observer;
+mod registry;
 mod reply;
 #[cfg(feature = "tower")]
 mod tower;
@@ -23,5 +24,6 @@ pub use limits::Limits;
 pub use memory::{CUT, Charge, Memory};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use quire_net::{Client, Share, Shares};
+pub use registry::{ConnectionRegistry, OpenConnection};
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

@@ -1,0 +1,227 @@
+//! Open connections, for operators to look at and to cut.
+//!
+//! A connection writes its figures once a turn, however many calls the turn had; only listing, opening and closing take
+//! the registry's lock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+use quire_net::Client;
+use tokio::time::Instant;
+
+/// Close reason of a connection that an operator cut.
+pub(crate) const CUT: &str = "cut: by an operator";
+
+/// Longest user agent that is kept.
+const USER_AGENT_BYTES_MAX: usize = 256;
+
+/// Open connections of one or several servers; clones are the same registry.
+#[derive(Clone, Default)]
+pub struct ConnectionRegistry(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    last: AtomicU64,
+    connections: Mutex<HashMap<u64, Arc<ConnectionState>>>,
+}
+
+/// An open connection.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OpenConnection {
+    /// Unique within the registry.
+    pub id: u64,
+    /// The peer's address, if the transport has one.
+    pub address: Option<SocketAddr>,
+    /// Client of the last call: a credential's name if it had one, else the address.
+    pub client: Client,
+    /// User agent of the last call, cut to 256 bytes; empty if there is none.
+    pub user_agent: String,
+    /// Calls that wait for something.
+    pub calls_in_flight: usize,
+    /// Bytes read, after decryption.
+    pub bytes_read: u64,
+    /// Bytes written, before encryption.
+    pub bytes_written: u64,
+    /// Unfinished messages, and answers that wait for their reader.
+    pub buffered_bytes: usize,
+    /// Time since it was accepted.
+    pub age: Duration,
+    /// Time since the last byte in either direction.
+    pub idle: Duration,
+}
+
+impl ConnectionRegistry {
+    /// The open connections, in the order of their ids.
+    pub fn list(&self) -> Vec<OpenConnection> {
+        let mut open: Vec<_> = self.lock().values().cloned().collect();
+        open.sort_unstable_by_key(|connection| connection.id);
+        let now = Instant::now();
+        open.iter().map(|connection| connection.shown(now)).collect()
+    }
+
+    /// Ends a connection at once, with its calls; false if none has this id.
+    pub fn cut(&self, id: u64) -> bool {
+        let Some(connection) = self.lock().get(&id).cloned() else { return false };
+        connection.is_cut.store(true, Relaxed);
+        connection.task.wake();
+        true
+    }
+
+    /// Adds a connection until the result is dropped.
+    pub(crate) fn open(&self, address: Option<SocketAddr>) -> Listed {
+        let id = self.0.last.fetch_add(1, Relaxed) + 1;
+        let state = Arc::new(ConnectionState::new(id, address));
+        self.lock().insert(id, Arc::clone(&state));
+        Listed { registry: self.clone(), state, registered: None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<ConnectionState>>> {
+        lock(&self.0.connections)
+    }
+}
+
+impl fmt::Debug for ConnectionRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnectionRegistry({} are open)", self.lock().len())
+    }
+}
+
+/// A connection's place in the registry, removed on drop.
+pub(crate) struct Listed {
+    registry: ConnectionRegistry,
+    state: Arc<ConnectionState>,
+    /// The waker that a cut wakes.
+    registered: Option<Waker>,
+}
+
+impl Listed {
+    pub(crate) fn state(&self) -> &Arc<ConnectionState> {
+        &self.state
+    }
+
+    /// True if the connection must end; else wakes its task when it must.
+    #[inline]
+    pub(crate) fn poll_cut(&mut self, cx: &Context<'_>) -> bool {
+        // A task keeps its waker, so this is rare.
+        if !self.registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.state.task.register(cx.waker());
+            self.registered = Some(cx.waker().clone());
+        }
+        self.state.is_cut.load(Relaxed)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.state.id);
+    }
+}
+
+/// Figures of a connection at the end of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) calls_in_flight: usize,
+    pub(crate) buffered_bytes: usize,
+}
+
+/// A connection's state, written by its task alone.
+#[derive(Debug)]
+pub(crate) struct ConnectionState {
+    id: u64,
+    address: Option<SocketAddr>,
+    opened_at: Instant,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    calls_in_flight: AtomicUsize,
+    buffered_bytes: AtomicUsize,
+    /// Time of the last byte, in milliseconds after `opened_at`.
+    active_ms: AtomicU64,
+    caller: Mutex<Described>,
+    is_cut: AtomicBool,
+    task: AtomicWaker,
+}
+
+/// The caller of the last call.
+#[derive(Debug)]
+struct Described {
+    client: Client,
+    user_agent: Box<str>,
+}
+
+impl ConnectionState {
+    fn new(id: u64, address: Option<SocketAddr>) -> Self {
+        let caller = Described { client: Client::at(address.map(|address| address.ip())), user_agent: Box::default() };
+        Self {
+            id,
+            address,
+            opened_at: Instant::now(),
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            calls_in_flight: AtomicUsize::new(0),
+            buffered_bytes: AtomicUsize::new(0),
+            active_ms: AtomicU64::new(0),
+            caller: Mutex::new(caller),
+            is_cut: AtomicBool::new(false),
+            task: AtomicWaker::new(),
+        }
+    }
+
+    /// Notes the figures of a turn that ends at `now`.
+    #[inline]
+    pub(crate) fn note(&self, turn: Turn, now: Instant) {
+        let Turn { bytes_read, bytes_written, calls_in_flight, buffered_bytes } = turn;
+        if bytes_read != self.bytes_read.load(Relaxed) || bytes_written != self.bytes_written.load(Relaxed) {
+            self.bytes_read.store(bytes_read, Relaxed);
+            self.bytes_written.store(bytes_written, Relaxed);
+            let active = now.saturating_duration_since(self.opened_at);
+            self.active_ms.store(u64::try_from(active.as_millis()).unwrap_or(u64::MAX), Relaxed);
+        }
+        self.calls_in_flight.store(calls_in_flight, Relaxed);
+        self.buffered_bytes.store(buffered_bytes, Relaxed);
+    }
+
+    /// Sets the client of the last call. It takes a lock: a connection calls it only if the client is another.
+    #[cold]
+    pub(crate) fn set_client(&self, client: &Client) {
+        lock(&self.caller).client = client.clone();
+    }
+
+    /// Sets the user agent of the last call. It takes a lock: a connection calls it only if the text is another.
+    #[cold]
+    pub(crate) fn set_user_agent(&self, user_agent: &[u8]) {
+        let kept = &user_agent[..user_agent.len().min(USER_AGENT_BYTES_MAX)];
+        lock(&self.caller).user_agent = String::from_utf8_lossy(kept).into();
+    }
+
+    fn shown(&self, now: Instant) -> OpenConnection {
+        let caller = lock(&self.caller);
+        let (client, user_agent) = (caller.client.clone(), caller.user_agent.to_string());
+        drop(caller);
+        let age = now.saturating_duration_since(self.opened_at);
+        OpenConnection {
+            id: self.id,
+            address: self.address,
+            client,
+            user_agent,
+            calls_in_flight: self.calls_in_flight.load(Relaxed),
+            bytes_read: self.bytes_read.load(Relaxed),
+            bytes_written: self.bytes_written.load(Relaxed),
+            buffered_bytes: self.buffered_bytes.load(Relaxed),
+            age,
+            idle: age.saturating_sub(Duration::from_millis(self.active_ms.load(Relaxed))),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,13 @@
+//! The operators' view of a running server: its figures, its open connections, its backup.
+//!
+//! Must not know any service of the server: figures come from the page `/metrics`.
+
+mod figures;
+pub mod grpc;
+mod operate;
+
+pub use figures::{
+    Calls, Commits, Figures, Level, Levels, MethodFigures, MethodPoint, Point, Purchases, Reason, ServiceHealth, Times,
+};
+pub use operate::{BackupPieces, MakeBackup, Operate, Sources};
+pub use quire_rpc::server::OpenConnection;
