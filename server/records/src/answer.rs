@@ -31,25 +31,25 @@ pub(crate) struct Answer {
 enum Body {
     /// Pre-encoded rows in this form.
     Rows(Selection, Format),
-    Whole(Bytes),
+    Bytes(Bytes),
 }
 
 /// Makes head and tail around the rows, from their bytes, their number, and the number of matches.
-pub(crate) type Frame = fn(usize, usize, usize) -> (Bytes, Bytes);
+pub(crate) type HeadAndTail = fn(usize, usize, usize) -> (Bytes, Bytes);
 
 impl Answer {
     /// An answer of pre-encoded rows; `None` if they are not encoded in this form.
-    pub(crate) fn of_ready(selection: Selection, format: Format, frame: Frame) -> Option<Self> {
+    pub(crate) fn of_ready(selection: Selection, format: Format, head_and_tail: HeadAndTail) -> Option<Self> {
         selection.table().encoded(format)?;
         let (rows, matching) = (selection.rows().len(), selection.matching());
-        let (head, tail, len) = framed(&selection, format, frame);
+        let (head, tail, len) = head_tail_and_len(&selection, format, head_and_tail);
         Some(Self { head, body: Body::Rows(selection, format), tail, len, rows, matching })
     }
 
     /// An answer of these bytes.
-    pub(crate) fn whole(bytes: Bytes, rows: usize, matching: usize) -> Self {
+    pub(crate) fn of_bytes(bytes: Bytes, rows: usize, matching: usize) -> Self {
         let len = bytes.len();
-        Self { head: Bytes::new(), body: Body::Whole(bytes), tail: Bytes::new(), len, rows, matching }
+        Self { head: Bytes::new(), body: Body::Bytes(bytes), tail: Bytes::new(), len, rows, matching }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -87,11 +87,15 @@ impl Answer {
 }
 
 /// Head and tail around the rows, and the total length.
-pub(crate) fn framed(selection: &Selection, format: Format, frame: Frame) -> (Bytes, Bytes, usize) {
+pub(crate) fn head_tail_and_len(
+    selection: &Selection,
+    format: Format,
+    head_and_tail: HeadAndTail,
+) -> (Bytes, Bytes, usize) {
     let (table, rows) = (selection.table(), selection.rows());
     let all: usize = rows.iter().map(|row| table.row_bytes(*row, format)).sum();
     let body = if rows.is_empty() { 0 } else { all - format.separator_bytes() };
-    let (head, tail) = frame(body, rows.len(), selection.matching());
+    let (head, tail) = head_and_tail(body, rows.len(), selection.matching());
     let len = head.len() + body + tail.len();
     (head, tail, len)
 }
@@ -174,7 +178,7 @@ impl Iterator for Chunks {
             }
         }
         match self.answer.body.clone() {
-            Body::Whole(bytes) => {
+            Body::Bytes(bytes) => {
                 self.stage = Stage::Over;
                 Some(bytes)
             }
@@ -201,8 +205,8 @@ mod tests {
         let file = "a,b,c\n".to_owned() + &rows.collect::<Vec<_>>().concat();
         let table = load::load(file.as_bytes(), 0, &Settings::default()).unwrap();
         let query = Query { value: value.to_owned(), ..Query::default() };
-        let frame: Frame = |_, _, _| (Bytes::from_static(b"<"), Bytes::from_static(b">"));
-        Answer::of_ready(Selection::indexed(Arc::new(table), column, &query), format, frame).unwrap()
+        let head_and_tail: HeadAndTail = |_, _, _| (Bytes::from_static(b"<"), Bytes::from_static(b">"));
+        Answer::of_ready(Selection::indexed(Arc::new(table), column, &query), format, head_and_tail).unwrap()
     }
 
     /// The rows, encoded one by one.

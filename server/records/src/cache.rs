@@ -46,7 +46,7 @@ impl Coding {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub version: u64,
-    pub shape: &'static str,
+    pub representation: &'static str,
     pub column: usize,
     pub value: Arc<str>,
     pub part: Range<usize>,
@@ -59,7 +59,7 @@ impl Identity {
         for number in [self.column, self.part.start, self.part.end] {
             hasher.write(&(number as u64).to_le_bytes());
         }
-        hasher.write(self.shape.as_bytes());
+        hasher.write(self.representation.as_bytes());
         hasher.write(&[0xff]);
         hasher.write(self.value.as_bytes());
         hasher.finish()
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn identity(value: &str) -> Identity {
-        Identity { version: 1, shape: "text", column: 0, value: value.into(), part: 0..1 }
+        Identity { version: 1, representation: "text", column: 0, value: value.into(), part: 0..1 }
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn nothing_is_joined_where_nothing_may_be_and_no_answer_takes_most_of_it() {
-        let whole = |bytes: usize| Answer::whole(vec![0; bytes].into(), 1, 1);
+        let whole = |bytes: usize| Answer::of_bytes(vec![0; bytes].into(), 1, 1);
         // One piece already.
         assert!(!JoinedAnswers::new(64 << 20).takes(&whole(1 << 20)));
         assert!(!JoinedAnswers::new(0).takes(&whole(1 << 20)));
@@ -231,7 +231,7 @@ mod packing_tests {
     #[test]
     fn what_is_packed_comes_out_again() {
         let bytes = Bytes::from("some text ".repeat(10_000));
-        let packed = |coding| pack(Answer::whole(bytes.clone(), 1, 1), coding);
+        let packed = |coding| pack(Answer::of_bytes(bytes.clone(), 1, 1), coding);
         let mut plain = Vec::new();
         flate2::read::GzDecoder::new(&*packed(Coding::Gzip)).read_to_end(&mut plain).unwrap();
         assert_eq!(plain, bytes);

@@ -67,29 +67,30 @@ const ROWS_PER_THREAD_MIN: usize = 10_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     table: Arc<Table>,
-    found: Found,
+    matches: Matches,
     part: Range<usize>,
     matching: usize,
 }
 
+/// Matching rows.
 #[derive(Clone, Debug)]
-enum Found {
+enum Matches {
     /// Rows from `start` in this column's list by value.
-    Listed {
+    Indexed {
         column: usize,
         start: usize,
     },
     Scanned(Arc<[u32]>),
 }
 
-impl Found {
+impl Matches {
     /// The rows of a value, and their number.
     fn of(table: &Table, column: usize, value: &str, scan: Scan, threads: usize) -> (Self, usize) {
         let searched = &table.columns()[column];
         let rows = match scan {
             Scan::Indexed => {
                 let place = searched.place_of(value);
-                return (Self::Listed { column, start: place.start }, place.len());
+                return (Self::Indexed { column, start: place.start }, place.len());
             }
             Scan::Sequential => sequential(searched, value, 0..table.rows()),
             Scan::Parallel => parallel(searched, value, table.rows(), threads),
@@ -108,13 +109,13 @@ impl Selection {
     /// Finds the rows by the method `scan`. If there are none and the value is in quotes, finds those with the value
     /// inside the quotes.
     pub(crate) fn find(table: Arc<Table>, column: usize, query: &Query, scan: Scan, threads: usize) -> Self {
-        let (mut found, mut matching) = Found::of(&table, column, &query.value, scan, threads);
+        let (mut matches, mut matching) = Matches::of(&table, column, &query.value, scan, threads);
         if matching == 0
             && let Some(value) = query.unquoted()
         {
-            (found, matching) = Found::of(&table, column, &value, scan, threads);
+            (matches, matching) = Matches::of(&table, column, &value, scan, threads);
         }
-        Self { table, found, part: query.part_of(matching), matching }
+        Self { table, matches, part: query.part_of(matching), matching }
     }
 
     /// Number of matching rows.
@@ -124,11 +125,11 @@ impl Selection {
 
     /// Rows of the answer.
     pub(crate) fn rows(&self) -> &[u32] {
-        match &self.found {
-            Found::Listed { column, start } => {
+        match &self.matches {
+            Matches::Indexed { column, start } => {
                 &self.table.columns()[*column].rows()[start + self.part.start..start + self.part.end]
             }
-            Found::Scanned(rows) => &rows[self.part.clone()],
+            Matches::Scanned(rows) => &rows[self.part.clone()],
         }
     }
 
@@ -198,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_none_is_refused() {
+    fn rejects_an_invalid_share() {
         for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            let said = Query { share: Some(share), ..Query::default() }.check().unwrap_err().to_string();
-            assert!(said.contains("from 0 to 1"), "{said}");
+            let error = Query { share: Some(share), ..Query::default() }.check().unwrap_err().to_string();
+            assert!(error.contains("from 0 to 1"), "{error}");
         }
         Query { share: Some(-0.0), ..Query::default() }.check().unwrap();
     }

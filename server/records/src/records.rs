@@ -14,7 +14,7 @@ use bytes::Bytes;
 use hosting::files;
 
 use crate::{
-    answer::{Answer, Frame, framed},
+    answer::{Answer, HeadAndTail, head_tail_and_len},
     cache::{Coding, CompressedAnswers, Identity, JoinedAnswers, JoinedState, pack},
     encode::Format,
     fault::{Fault, name_list},
@@ -28,21 +28,21 @@ use crate::{
 /// Answers with more rows are composed on the job threads.
 const ROWS_AT_ONCE_MAX: usize = 16_384;
 
-/// Format of an answer.
+/// Representation of an answer: the form of its rows, and what surrounds them.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct Representation {
     /// Unique name.
     pub name: &'static str,
     pub format: Format,
     /// Head and tail around pre-encoded rows.
-    pub frame: Frame,
+    pub head_and_tail: HeadAndTail,
     /// Encodes the whole answer from the columns.
-    pub each: fn(&Selection) -> Vec<u8>,
+    pub encode: fn(&Selection) -> Vec<u8>,
 }
 
 /// An answer and its identity.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct CacheableAnswer {
     pub answer: Answer,
     pub identity: Identity,
 }
@@ -192,26 +192,30 @@ impl Records {
     pub(crate) fn answer_now(
         &self,
         query: &Query,
-        shape: &'static Shape,
+        representation: &'static Representation,
         rows_max: usize,
-    ) -> Option<Result<Found, Fault>> {
+    ) -> Option<Result<CacheableAnswer, Fault>> {
         let (table, column) = match self.locate(query) {
             Ok(located) => located,
             Err(fault) => return Some(Err(fault)),
         };
-        if self.inner.settings.scan != Scan::Indexed || !self.is_ready(&table, shape.format) {
+        if self.inner.settings.scan != Scan::Indexed || !self.is_ready(&table, representation.format) {
             return None;
         }
         let selection = Selection::indexed(table, column, query);
         if selection.rows().len() > rows_max {
             return None;
         }
-        Some(self.compose(selection, column, query, shape))
+        Some(self.compose(selection, column, query, representation))
     }
 
     /// The answer.
-    pub(crate) async fn answer(&self, query: Query, shape: &'static Shape) -> Result<Found, Fault> {
-        if let Some(answer) = self.answer_now(&query, shape, ROWS_AT_ONCE_MAX) {
+    pub(crate) async fn answer(
+        &self,
+        query: Query,
+        representation: &'static Representation,
+    ) -> Result<CacheableAnswer, Fault> {
+        if let Some(answer) = self.answer_now(&query, representation, ROWS_AT_ONCE_MAX) {
             return answer;
         }
         let records = self.clone();
@@ -219,7 +223,7 @@ impl Records {
             let (table, column) = records.locate(&query)?;
             let Settings { scan, scan_threads, .. } = records.inner.settings;
             let selection = Selection::find(table, column, &query, scan, scan_threads);
-            records.compose(selection, column, &query, shape)
+            records.compose(selection, column, &query, representation)
         };
         self.inner.pool.run(self.deadline, work).await?
     }
@@ -239,11 +243,11 @@ impl Records {
         selection: Selection,
         column: usize,
         query: &Query,
-        shape: &'static Shape,
-    ) -> Result<Found, Fault> {
+        representation: &'static Representation,
+    ) -> Result<CacheableAnswer, Fault> {
         let identity = Identity {
             version: selection.table().version(),
-            shape: shape.name,
+            representation: representation.name,
             column,
             value: query.value.as_str().into(),
             part: selection.part(),
@@ -251,17 +255,17 @@ impl Records {
         let (rows, matching) = (selection.rows().len(), selection.matching());
         let at = self.inner.settings.limits.answer_bytes;
         let within = |bytes| if bytes <= at { Ok(()) } else { Err(Fault::AnswerBytes { bytes, rows, at }) };
-        let answer = if self.is_ready(selection.table(), shape.format) {
-            Answer::of_ready(selection, shape.format, shape.frame).ok_or(Fault::Failed)?
+        let answer = if self.is_ready(selection.table(), representation.format) {
+            Answer::of_ready(selection, representation.format, representation.head_and_tail).ok_or(Fault::Failed)?
         } else {
             // Refused before encoding if the values alone exceed the limit: all of them are in the answer.
             if value_bytes(&selection, at) > at {
-                within(framed(&selection, shape.format, shape.frame).2)?;
+                within(head_tail_and_len(&selection, representation.format, representation.head_and_tail).2)?;
             }
-            Answer::whole((shape.each)(&selection).into(), rows, matching)
+            Answer::of_bytes((representation.encode)(&selection).into(), rows, matching)
         };
         within(answer.len())?;
-        Ok(Found { answer, identity })
+        Ok(CacheableAnswer { answer, identity })
     }
 
     /// A message or page with some rows of a selection, for a stream.
@@ -269,20 +273,20 @@ impl Records {
         &self,
         selection: &Selection,
         part: Range<usize>,
-        shape: &'static Shape,
+        representation: &'static Representation,
     ) -> Result<Answer, Fault> {
         let (part, matching) = (selection.slice(part), selection.matching());
-        if self.is_ready(part.table(), shape.format) {
-            return Answer::of_ready(part, shape.format, shape.frame).ok_or(Fault::Failed);
+        if self.is_ready(part.table(), representation.format) {
+            return Answer::of_ready(part, representation.format, representation.head_and_tail).ok_or(Fault::Failed);
         }
         let rows = part.rows().len();
-        let bytes = self.inner.pool.run(self.deadline, move || (shape.each)(&part)).await?;
-        Ok(Answer::whole(bytes.into(), rows, matching))
+        let bytes = self.inner.pool.run(self.deadline, move || (representation.encode)(&part)).await?;
+        Ok(Answer::of_bytes(bytes.into(), rows, matching))
     }
 
     /// The same answer, in one piece from its second caller on.
-    pub(crate) async fn joined(&self, found: Found) -> Found {
-        let Found { answer, identity } = &found;
+    pub(crate) async fn joined(&self, found: CacheableAnswer) -> CacheableAnswer {
+        let CacheableAnswer { answer, identity } = &found;
         if !self.inner.joined.takes(answer) {
             return found;
         }
@@ -299,7 +303,10 @@ impl Records {
                 whole
             }
         };
-        Found { answer: Answer::whole(whole, answer.rows(), answer.matching()), identity: identity.clone() }
+        CacheableAnswer {
+            answer: Answer::of_bytes(whole, answer.rows(), answer.matching()),
+            identity: identity.clone(),
+        }
     }
 
     /// True if answers of this size are worth compressing.
@@ -308,8 +315,8 @@ impl Records {
     }
 
     /// The answer, compressed.
-    pub(crate) async fn packed(&self, found: Found, coding: Coding) -> Result<Bytes, Fault> {
-        let Found { answer, identity } = found;
+    pub(crate) async fn packed(&self, found: CacheableAnswer, coding: Coding) -> Result<Bytes, Fault> {
+        let CacheableAnswer { answer, identity } = found;
         let pack = self.inner.pool.run(self.deadline, move || pack(answer, coding));
         self.inner.packed.get_or_pack(identity, coding, pack).await
     }

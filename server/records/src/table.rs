@@ -60,7 +60,11 @@ impl Table {
     pub(crate) fn row_bytes(&self, row: u32, format: Format) -> usize {
         match self.encoded(format) {
             Some(encoded) => encoded.place(row).len(),
-            None => self.encoder.row_len(format, self.values(row)),
+            None => {
+                let mut encoded = Vec::new();
+                self.encoder.row(format, self.values(row), &mut encoded);
+                encoded.len()
+            }
         }
     }
 

@@ -2,27 +2,28 @@
 
 use std::pin::Pin;
 
+use bytes::Bytes;
 use quire_rpc::{
     Code, Encoded, Encoding, Request, Response, Status, Stream,
+    prost::Message as _,
     server::{Answer, Call, Later},
     unfold,
+    wire::{put_length, put_number},
 };
 
 use crate::{
     cache::Coding,
+    encode::Format,
     fault::Fault,
-    grpc::{
-        shape::{LINES, RECORDS},
-        wire::{
-            ReaderRequest, StreamRequest, reader::reader_service_server::ReaderService as PackagedReaderService,
-            reader_service_server::ReaderService, record_stream_service_server::RecordStreamService,
-        },
+    grpc::wire::{
+        Field, ReaderRequest, ReaderResponse, ReaderResponseString, Record, StreamRequest,
+        reader::reader_service_server::ReaderService as PackagedReaderService, reader_service_server::ReaderService,
+        record_stream_service_server::RecordStreamService,
     },
     query::{Query, Selection},
-    records::{Records, Shape},
+    records::{Records, Representation},
 };
 
-mod shape;
 pub mod wire;
 
 impl From<Fault> for Status {
@@ -67,18 +68,22 @@ impl ReaderGrpc {
     }
 
     /// Sends small answers at once, others as there is room.
-    fn answer(&self, call: Call<'_, ReaderRequest>, shape: &'static Shape) -> Answer<impl Later + use<>> {
+    fn answer(
+        &self,
+        call: Call<'_, ReaderRequest>,
+        representation: &'static Representation,
+    ) -> Answer<impl Later + use<>> {
         let query = match call.message() {
             Ok(request) => Query::from(request),
             Err(status) => return call.fail(&status),
         };
         let (coding, deadline) = (coding(call.request()), call.request().deadline().map(Into::into));
-        match self.records.answer_now(&query, shape, ROWS_NOW_MAX) {
+        match self.records.answer_now(&query, representation, ROWS_NOW_MAX) {
             Some(Ok(found)) if coding.is_none() || !self.records.packs(found.answer.len()) => {
                 call.send(Encoded::from(found.answer.chunks().collect::<Vec<_>>()))
             }
             Some(Err(fault)) => call.fail(&fault.into()),
-            _ => Answer::Later(later(self.records.until(deadline), query, coding, shape)),
+            _ => Answer::Later(later(self.records.until(deadline), query, coding, representation)),
         }
     }
 }
@@ -87,9 +92,9 @@ async fn later(
     records: Records,
     query: Query,
     coding: Option<(Coding, Encoding)>,
-    shape: &'static Shape,
+    representation: &'static Representation,
 ) -> Result<Response<Encoded>, Status> {
-    let found = records.answer(query, shape).await?;
+    let found = records.answer(query, representation).await?;
     let length = found.answer.len();
     Ok(Response::new(match coding.filter(|_| records.packs(length)) {
         None => Encoded::from_chunks(length, records.joined(found).await.answer.chunks()),
@@ -193,12 +198,12 @@ impl Progress {
     }
 
     /// End of the next message's rows.
-    fn page_end(&self, shape: &Shape) -> usize {
+    fn page_end(&self, representation: &Representation) -> usize {
         let (table, rows) = (self.selection.table(), self.selection.rows());
         let most = self.next_row.saturating_add(self.page_rows).min(rows.len());
         let mut room = self.records.settings().limits.page_bytes;
         for (place, row) in rows[self.next_row..most].iter().enumerate() {
-            let bytes = table.row_bytes(*row, shape.format);
+            let bytes = table.row_bytes(*row, representation.format);
             if bytes > room && place > 0 {
                 return self.next_row + place;
             }
@@ -206,4 +211,70 @@ impl Progress {
         }
         most
     }
+}
+
+/// `ReaderResponse`.
+static RECORDS: Representation = Representation {
+    name: "ReaderResponse",
+    format: Format::Protobuf,
+    head_and_tail: records_head_and_tail,
+    encode: encode_records,
+};
+
+/// `ReaderResponseString`.
+static LINES: Representation = Representation {
+    name: "ReaderResponseString",
+    format: Format::Text,
+    head_and_tail: lines_head_and_tail,
+    encode: encode_lines,
+};
+
+/// `num_record` and `num_matching`, with the same numbers in both messages.
+fn counts(rows: usize, matching: usize) -> Bytes {
+    let mut out = Vec::new();
+    put_number(2, rows as u64, &mut out);
+    put_number(3, matching as u64, &mut out);
+    out.into()
+}
+
+fn records_head_and_tail(_: usize, rows: usize, matching: usize) -> (Bytes, Bytes) {
+    (Bytes::new(), counts(rows, matching))
+}
+
+fn lines_head_and_tail(bytes: usize, rows: usize, matching: usize) -> (Bytes, Bytes) {
+    let mut head = Vec::new();
+    if bytes > 0 {
+        put_length(1, bytes, &mut head);
+    }
+    (head.into(), counts(rows, matching))
+}
+
+fn signed(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn encode_records(selection: &Selection) -> Vec<u8> {
+    let table = selection.table();
+    let record = |row: &u32| {
+        let fields = table.names().zip(table.values(*row));
+        let fields = fields.map(|(key, value)| Field { key: key.to_owned(), value: value.to_owned() });
+        Record { fields: fields.collect() }
+    };
+    let rows = selection.rows();
+    let message = ReaderResponse {
+        records: rows.iter().map(record).collect(),
+        num_record: signed(rows.len()),
+        num_matching: signed(selection.matching()),
+    };
+    message.encode_to_vec()
+}
+
+fn encode_lines(selection: &Selection) -> Vec<u8> {
+    let rows = selection.rows();
+    let message = ReaderResponseString {
+        data: crate::rest::lines(selection),
+        num_record: signed(rows.len()),
+        num_matching: signed(selection.matching()),
+    };
+    message.encode_to_vec()
 }

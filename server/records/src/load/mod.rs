@@ -20,7 +20,7 @@ use std::{
 use twox_hash::xxhash3_64;
 
 pub use self::error::{LoadError, Problem};
-use self::rows::{Batch, Rows};
+use self::rows::{Batch, RowReader};
 use crate::{
     encode::{Format, RowEncoder},
     settings::{Delimiter, Encode, Limits, Settings},
@@ -68,26 +68,26 @@ fn ready_formats(settings: &Settings) -> Vec<Format> {
 type Batches = Receiver<Arc<Batch>>;
 
 pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<Table, Problem> {
-    let mut rows = Rows::open(source, settings.delimiter, &settings.limits)?;
+    let mut rows = RowReader::open(source, settings.delimiter, &settings.limits)?;
     if settings.delimiter.is_none() && rows.delimiter() != Delimiter::default() {
         let found = rows.delimiter().name();
         tracing::info!("the header has no comma: fields are separated as by records.delimiter={found}");
     }
     let names = rows.header().to_vec();
     let formats = ready_formats(settings);
-    let held = Held::default();
+    let loaded = LoadedBytes::default();
     let (to_columns, for_columns) = sync_channel(BATCHES_WAITING);
     let (to_encoder, for_encoder) = sync_channel(BATCHES_WAITING);
     thread::scope(|scope| {
-        let (names, held) = (&names, &held);
-        let columns = scope.spawn(move || fill_columns(names, &for_columns, &held.columns));
-        let encoded = scope.spawn(move || encode_rows(names, &formats, &for_encoder, &held.encoded));
+        let (names, loaded) = (&names, &loaded);
+        let columns = scope.spawn(move || fill_columns(names, &for_columns, &loaded.columns));
+        let encoded = scope.spawn(move || encode_rows(names, &formats, &for_encoder, &loaded.encoded));
         let to = [to_columns, to_encoder];
-        let read = read_all(&mut rows, &to, held, size, &settings.limits);
+        let read = read_all(&mut rows, &to, loaded, size, &settings.limits);
         // The threads end when their channels close.
         drop(to);
         let (columns, encoded) = (join(columns), join(encoded));
-        let Found { count, version } = read?;
+        let (count, version) = read?;
         Ok(Table::new(columns, count, encoded, version))
     })
 }
@@ -99,30 +99,25 @@ fn join<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {
 
 /// Memory of the rows loaded so far, as reported by each thread.
 #[derive(Debug, Default)]
-struct Held {
+struct LoadedBytes {
     columns: AtomicUsize,
     encoded: AtomicUsize,
 }
 
-/// Counts of the reader.
-struct Found {
-    count: u32,
-    version: u64,
-}
-
+/// Reads and checks the rows, and passes them to the other threads. Returns their number and the file's version.
 fn read_all(
-    rows: &mut Rows<'_, impl Read>,
+    rows: &mut RowReader<'_, impl Read>,
     to: &[SyncSender<Arc<Batch>>],
-    held: &Held,
+    loaded: &LoadedBytes,
     size: u64,
     limits: &Limits,
-) -> Result<Found, Problem> {
+) -> Result<(u32, u64), Problem> {
     let mut checksum = xxhash3_64::Hasher::new();
     for name in rows.header() {
         checksum.write(name.as_bytes());
         checksum.write(&[0xff]);
     }
-    let (mut count, mut told_at) = (0usize, Instant::now());
+    let (mut count, mut logged_at) = (0usize, Instant::now());
     while let Some(batch) = rows.batch()? {
         count += batch.rows();
         let (text, ends) = batch.parts();
@@ -135,27 +130,27 @@ fn read_all(
             // A failed send means that the thread has panicked; joining it shows that.
             let _ = to.send(Arc::clone(&batch));
         }
-        let bytes = held.columns.load(Relaxed) + held.encoded.load(Relaxed);
+        let bytes = loaded.columns.load(Relaxed) + loaded.encoded.load(Relaxed);
         if bytes > limits.total_bytes {
             return Err(Problem::TotalBytes { line: rows.line(), bytes, at: limits.total_bytes });
         }
-        if told_at.elapsed() >= PROGRESS_INTERVAL {
-            told_at = Instant::now();
+        if logged_at.elapsed() >= PROGRESS_INTERVAL {
+            logged_at = Instant::now();
             let percent = (rows.bytes_read() * 100).checked_div(size);
             tracing::info!(rows = count, percent, "records are being loaded");
         }
     }
     let count = u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(Found { count, version: checksum.finish() })
+    Ok((count, checksum.finish()))
 }
 
-fn fill_columns(names: &[Box<str>], batches: &Batches, held: &AtomicUsize) -> Vec<Column> {
+fn fill_columns(names: &[Box<str>], batches: &Batches, bytes: &AtomicUsize) -> Vec<Column> {
     let mut growing: Vec<GrowingColumn> = names.iter().map(|_| GrowingColumn::default()).collect();
     for batch in batches {
         for (place, column) in growing.iter_mut().enumerate() {
             column.extend(batch.column(place));
         }
-        held.store(growing.iter().map(GrowingColumn::bytes).sum(), Relaxed);
+        bytes.store(growing.iter().map(GrowingColumn::bytes).sum(), Relaxed);
     }
     // Each column's index by value is one job.
     let mut columns: Vec<(GrowingColumn, &Box<str>)> = growing.into_iter().zip(names).collect();
@@ -171,7 +166,7 @@ fn fill_columns(names: &[Box<str>], batches: &Batches, held: &AtomicUsize) -> Ve
     })
 }
 
-fn encode_rows(names: &[Box<str>], formats: &[Format], batches: &Batches, held: &AtomicUsize) -> [Option<Encoded>; 3] {
+fn encode_rows(names: &[Box<str>], formats: &[Format], batches: &Batches, bytes: &AtomicUsize) -> [Option<Encoded>; 3] {
     let encoder = RowEncoder::new(names.iter().map(|name| &**name));
     let mut growing: [Option<GrowingEncoded>; 3] =
         Format::ALL.map(|format| formats.contains(&format).then(GrowingEncoded::default));
@@ -182,7 +177,7 @@ fn encode_rows(names: &[Box<str>], formats: &[Format], batches: &Batches, held: 
                 growing.row(|out| encoder.row(format, batch.row(row), out));
             }
         }
-        held.store(growing.iter().flatten().map(GrowingEncoded::bytes).sum(), Relaxed);
+        bytes.store(growing.iter().flatten().map(GrowingEncoded::bytes).sum(), Relaxed);
     }
     growing.map(|growing| growing.map(GrowingEncoded::finish))
 }

@@ -175,7 +175,7 @@ enum At {
 }
 
 /// The rows of a file after its header.
-pub(super) struct Rows<'a, R> {
+pub(super) struct RowReader<'a, R> {
     input: Input<R>,
     delimiter: Delimiter,
     row: Row,
@@ -184,7 +184,7 @@ pub(super) struct Rows<'a, R> {
     count: usize,
 }
 
-impl<'a, R: Read> Rows<'a, R> {
+impl<'a, R: Read> RowReader<'a, R> {
     /// Reads and checks the header, and finds the delimiter in it if none is given.
     pub(super) fn open(file: R, delimiter: Option<Delimiter>, limits: &'a Limits) -> Result<Self, Problem> {
         let input = Input::open(file)?;

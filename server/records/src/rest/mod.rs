@@ -1,9 +1,7 @@
 //! Record queries over HTTP: query strings in, domain calls, shared slices out. No rule and no limit lives here.
 
-mod body;
 mod openapi;
 mod request;
-mod shape;
 
 use std::convert::Infallible;
 
@@ -17,12 +15,13 @@ use axum::{
 use bytes::Bytes;
 use futures_util::stream;
 use hosting::Site;
+use serde::{Serialize, Serializer};
 
-use self::body::Pieces;
-pub(crate) use self::shape::lines;
 use crate::{
+    encode::Format,
     fault::Fault,
-    records::{Found, Records, Shape},
+    query::Selection,
+    records::{CacheableAnswer, Records, Representation},
 };
 pub use request::{MATCHING_HEADER, ROWS_HEADER};
 
@@ -32,27 +31,27 @@ pub fn site(records: Records) -> Site {
         ("/search", get(search), "records whose column headerKey is headerValue, as JSON"),
         ("/search_string", get(search_string), "the same as one string of text"),
     ];
-    let asked = records.clone();
-    let part = move || openapi::part(asked.names().as_deref(), asked.settings().limits.answer_bytes);
+    let described = records.clone();
+    let part = move || openapi::part(described.names().as_deref(), described.settings().limits.answer_bytes);
     Site::new(records, pages).described(part)
 }
 
 async fn search(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
-    answer(&records, &uri, &headers, &shape::OBJECT, "application/json").await
+    answer(&records, &uri, &headers, &OBJECT, "application/json").await
 }
 
 async fn search_string(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
-    answer(&records, &uri, &headers, &shape::LINES, "text/plain; charset=utf-8").await
+    answer(&records, &uri, &headers, &LINES, "text/plain; charset=utf-8").await
 }
 
 async fn answer(
     records: &Records,
     uri: &Uri,
     headers: &HeaderMap,
-    shape: &'static Shape,
+    representation: &'static Representation,
     content_type: &'static str,
 ) -> Response {
-    let done = try_answer(records, uri, headers, shape, content_type).await;
+    let done = try_answer(records, uri, headers, representation, content_type).await;
     records.rest_answered(done.is_ok());
     done.unwrap_or_else(|fault| refusal(&fault))
 }
@@ -61,17 +60,17 @@ async fn try_answer(
     records: &Records,
     uri: &Uri,
     headers: &HeaderMap,
-    shape: &'static Shape,
+    representation: &'static Representation,
     content_type: &'static str,
 ) -> Result<Response, Fault> {
     let query = request::read(uri.query().unwrap_or_default())?;
-    let found = records.answer(query, shape).await?;
+    let found = records.answer(query, representation).await?;
     let coding = request::coding(headers).filter(|_| records.packs(found.answer.len()));
     let tag = request::tag(&found.identity, coding);
     let counts = [found.answer.rows(), found.answer.matching()];
     let mut response = if request::is_known(headers, &tag) {
         // A Content-Length would have to be that of the 200 response (RFC 9110 section 8.6), so there is none.
-        (StatusCode::NOT_MODIFIED, Body::from_stream(stream::empty::<Result<Bytes, Infallible>>())).into_response()
+        (StatusCode::NOT_MODIFIED, streamed(std::iter::empty())).into_response()
     } else {
         content(records, found, coding, content_type).await?
     };
@@ -87,12 +86,12 @@ async fn try_answer(
 
 async fn content(
     records: &Records,
-    found: Found,
+    found: CacheableAnswer,
     coding: Option<crate::cache::Coding>,
     content_type: &'static str,
 ) -> Result<Response, Fault> {
     let (length, body) = match coding {
-        None => (found.answer.len(), Body::new(Pieces::new(records.joined(found).await.answer))),
+        None => (found.answer.len(), streamed(records.joined(found).await.answer.chunks())),
         Some(coding) => {
             let packed: Bytes = records.packed(found, coding).await?;
             (packed.len(), packed.into())
@@ -106,6 +105,11 @@ async fn content(
         head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     }
     Ok(response)
+}
+
+/// A body that is sent piece by piece.
+fn streamed(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
+    Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
 }
 
 /// A value of visible ASCII, as ours are.
@@ -122,8 +126,8 @@ fn refusal(fault: &Fault) -> Response {
         Fault::Late => StatusCode::GATEWAY_TIMEOUT,
         Fault::Failed => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let said = serde_json::json!({ "error": fault.to_string() }).to_string();
-    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], said).into_response();
+    let body = serde_json::json!({ "error": fault.to_string() }).to_string();
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
     match fault {
         Fault::Busy { .. } => drop(response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"))),
         Fault::Overloaded { retry_after } => {
@@ -134,4 +138,61 @@ fn refusal(fault: &Fault) -> Response {
         _ => {}
     }
     response
+}
+
+/// `{"records":[{"column":"value",…},…],"num_record":N,"num_matching":N}`.
+static OBJECT: Representation =
+    Representation { name: "object", format: Format::Json, head_and_tail: object_head_and_tail, encode: encode_object };
+
+/// A line for each row.
+static LINES: Representation = Representation {
+    name: "lines",
+    format: Format::Text,
+    head_and_tail: |_, _, _| Default::default(),
+    encode: |selection| lines(selection).into(),
+};
+
+fn object_head_and_tail(_: usize, rows: usize, matching: usize) -> (Bytes, Bytes) {
+    let tail = format!("],\"num_record\":{rows},\"num_matching\":{matching}}}");
+    (Bytes::from_static(b"{\"records\":["), tail.into())
+}
+
+#[derive(Serialize)]
+struct Object<'a> {
+    records: Rows<'a>,
+    num_record: usize,
+    num_matching: usize,
+}
+
+struct Rows<'a>(&'a Selection);
+
+struct Row<'a>(&'a Selection, u32);
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.rows().iter().map(|row| Row(self.0, *row)))
+    }
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let table = self.0.table();
+        serializer.collect_map(table.names().zip(table.values(self.1)))
+    }
+}
+
+fn encode_object(selection: &Selection) -> Vec<u8> {
+    let object =
+        Object { records: Rows(selection), num_record: selection.rows().len(), num_matching: selection.matching() };
+    serde_json::to_vec(&object).expect("strings and numbers can be written")
+}
+
+/// The rows as lines of CSV.
+pub(crate) fn lines(selection: &Selection) -> String {
+    let table = selection.table();
+    let mut lines = Vec::new();
+    for row in selection.rows() {
+        table.encoder().row(Format::Text, table.values(*row), &mut lines);
+    }
+    String::from_utf8(lines).expect("values are text, and so is what stands between them")
 }

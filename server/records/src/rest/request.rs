@@ -1,6 +1,7 @@
 //! Requests: query strings, parsed strictly, so that a misspelt parameter is refused; accepted compression; conditions.
 
 use axum::http::{HeaderMap, header};
+use percent_encoding::percent_decode_str;
 
 use crate::{
     cache::{Coding, Identity},
@@ -13,8 +14,8 @@ const NAMES: [&str; 5] = ["headerKey", "headerValue", "result_size", "offset", "
 /// The largest integer that every JSON implementation can represent.
 const WHOLE_MAX: u64 = (1 << 53) - 1;
 
-fn invalid<T>(said: String) -> Result<T, Fault> {
-    Err(Fault::Invalid(said))
+fn invalid<T>(text: String) -> Result<T, Fault> {
+    Err(Fault::Invalid(text))
 }
 
 /// Parses a query string.
@@ -67,28 +68,15 @@ fn whole(name: &str, text: Option<&str>) -> Result<Option<u64>, Fault> {
 }
 
 fn decode(text: &str) -> Result<String, Fault> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = rest.split_first_chunk::<2>();
-                let hex = digits.and_then(|([high, low], after)| Some((digit(*high)? << 4 | digit(*low)?, after)));
-                let Some((byte, after)) = hex else {
-                    return invalid("a % in the query string is not followed by two hexadecimal digits".to_owned());
-                };
-                rest = after;
-                byte
-            }
-            byte => *byte,
-        });
+    let is_escape =
+        |after: &str| after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    if !text.split('%').skip(1).all(is_escape) {
+        return invalid("a % in the query string is not followed by two hexadecimal digits".to_owned());
     }
-    String::from_utf8(bytes).or_else(|_| invalid("the query string is not UTF-8 once it is decoded".to_owned()))
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    match percent_decode_str(&text.replace('+', " ")).decode_utf8() {
+        Ok(text) => Ok(text.into_owned()),
+        Err(_) => invalid("the query string is not UTF-8 once it is decoded".to_owned()),
+    }
 }
 
 /// Response header with the number of rows in an answer.
@@ -200,11 +188,6 @@ mod tests {
             }
         }
     }
-}
-
-#[cfg(test)]
-mod headers_tests {
-    use super::*;
 
     fn accepting(value: &str) -> Option<Coding> {
         let mut headers = HeaderMap::new();

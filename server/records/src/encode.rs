@@ -2,9 +2,7 @@
 //!
 //! The constant parts of every row, column names and punctuation, are prepared once.
 
-mod json;
-mod protobuf;
-mod text;
+use quire_rpc::wire::{bytes_len, delimited_len, put_bytes, put_delimited, put_length};
 
 /// A form of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,13 +38,13 @@ impl Format {
 /// Encodes rows of a table with these columns.
 #[derive(Debug)]
 pub(crate) struct RowEncoder {
-    protobuf: protobuf::Rows,
-    json: json::Rows,
+    protobuf: ProtobufEncoder,
+    json: JsonEncoder,
 }
 
 impl RowEncoder {
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Self {
-        Self { protobuf: protobuf::Rows::new(names.clone()), json: json::Rows::new(names) }
+        Self { protobuf: ProtobufEncoder::new(names.clone()), json: JsonEncoder::new(names) }
     }
 
     /// Appends the row with these values, one for each column.
@@ -54,18 +52,120 @@ impl RowEncoder {
         match format {
             Format::Protobuf => self.protobuf.row(values, out),
             Format::Json => self.json.row(values, out),
-            Format::Text => text::row(values, out),
+            Format::Text => csv_row(values, out),
         }
+    }
+}
+
+/// Number of `records`, `fields` and `key`.
+const FIRST: u8 = 1;
+/// Number of `value`.
+const SECOND: u8 = 2;
+
+/// Rows as field 1 of `ReaderResponse`, from each column's encoded `key`. Must be identical to prost's encoding.
+#[derive(Debug)]
+struct ProtobufEncoder(Vec<Box<[u8]>>);
+
+impl ProtobufEncoder {
+    fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let key = |name: &str| {
+            let mut key = Vec::new();
+            put_delimited(FIRST, name.as_bytes(), &mut key);
+            key.into()
+        };
+        Self(names.map(key).collect())
     }
 
-    /// Number of bytes that [`RowEncoder::row`] would append.
-    pub(crate) fn row_len<'a>(&self, format: Format, values: impl Iterator<Item = &'a str> + Clone) -> usize {
-        match format {
-            Format::Protobuf => self.protobuf.row_len(values),
-            Format::Json => self.json.row_len(values),
-            Format::Text => text::row_len(values),
+    /// Length of a row without its own tag and length.
+    fn fields_len<'a>(&self, values: impl Iterator<Item = &'a str>) -> usize {
+        let fields = self.0.iter().zip(values);
+        fields.map(|(key, value)| delimited_len(key.len() + bytes_len(value.len()))).sum()
+    }
+
+    fn row<'a>(&self, values: impl Iterator<Item = &'a str> + Clone, out: &mut Vec<u8>) {
+        put_length(FIRST, self.fields_len(values.clone()), out);
+        for (key, value) in self.0.iter().zip(values) {
+            put_length(FIRST, key.len() + bytes_len(value.len()), out);
+            out.extend_from_slice(key);
+            put_bytes(SECOND, value.as_bytes(), out);
         }
     }
+}
+
+/// Rows as JSON objects whose members are the columns, in the order of the file.
+#[derive(Debug)]
+struct JsonEncoder {
+    /// Bytes before each column's value: the end of the previous value, the name, and a colon.
+    before: Vec<Box<[u8]>>,
+}
+
+impl JsonEncoder {
+    fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let before = |(place, name)| {
+            let mut before = if place == 0 { b"{".to_vec() } else { b",".to_vec() };
+            json_string(name, &mut before);
+            before.push(b':');
+            before.into()
+        };
+        Self { before: names.enumerate().map(before).collect() }
+    }
+
+    fn row<'a>(&self, values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
+        for (before, value) in self.before.iter().zip(values) {
+            out.extend_from_slice(before);
+            json_string(value, out);
+        }
+        out.extend_from_slice(b"},");
+    }
+}
+
+fn json_string(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a string can be written to memory");
+}
+
+/// True for bytes that make a value need quotes.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    special[b',' as usize] = true;
+    special[b'"' as usize] = true;
+    special[b'\r' as usize] = true;
+    special[b'\n' as usize] = true;
+    special
+};
+
+/// A row as a line of CSV (RFC 4180 section 2), with a line feed at its end.
+fn csv_row<'a>(values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
+    let start = out.len();
+    for (place, value) in values.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        if is_quoted(value) {
+            quoted(value, out);
+        } else {
+            out.extend_from_slice(value.as_bytes());
+        }
+    }
+    // An empty line would not count as a row.
+    if out.len() == start {
+        out.extend_from_slice(b"\"\"");
+    }
+    out.push(b'\n');
+}
+
+fn is_quoted(value: &str) -> bool {
+    value.bytes().any(|byte| SPECIAL[usize::from(byte)])
+}
+
+fn quoted(value: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for (place, part) in value.as_bytes().split(|byte| *byte == b'"').enumerate() {
+        if place > 0 {
+            out.extend_from_slice(b"\"\"");
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b'"');
 }
 
 #[cfg(test)]
@@ -104,9 +204,7 @@ mod tests {
         let encoder = RowEncoder::new(names.iter().map(String::as_str));
         let mut out = Vec::new();
         for row in rows {
-            let (values, before) = (row.iter().map(String::as_str), out.len());
-            encoder.row(format, values.clone(), &mut out);
-            assert_eq!(encoder.row_len(format, values), out.len() - before);
+            encoder.row(format, row.iter().map(String::as_str), &mut out);
         }
         out
     }
