@@ -96,7 +96,6 @@ fn a_slow_server_is_asked_for_no_longer_than_the_run_and_the_timeout() {
         for reason in ["requests were due and never sent", "the rate was not reached"] {
             assert!(reasons(&run).contains(reason), "{run}");
         }
-        assert!(run["verdict"]["doubts"].to_string().contains("requests waited in the client"), "{run}");
         // Two connections for a second, an answer each in 20 ms or more.
         let completed = count(&run["completed"]);
         assert!((1..=2 * (50 + 1)).contains(&completed), "{completed} answers");

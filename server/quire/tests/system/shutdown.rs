@@ -10,7 +10,10 @@ use std::{
 };
 
 use bookstore::grpc::wire::{HelloRequest, TailLogRequest};
-use quire_rpc::health::{HealthCheckRequest, HealthClient};
+use quire_rpc::{
+    Code,
+    health::{HealthCheckRequest, HealthClient},
+};
 use tokio::task::JoinSet;
 
 use crate::common::{
@@ -68,10 +71,12 @@ async fn sigint_ends_a_server_soon_whatever_callers_hold_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn purchases_in_flight_are_answered_before_the_end() {
+async fn purchases_in_flight_are_answered_before_the_end_and_later_ones_are_refused() {
     let folder = folder();
     let mut server = Server::start(folder.path());
     let shop = server.shop();
+    let connected_before = server.shop();
+    connected_before.hello(HelloRequest::default()).await.expect("an answer");
     // They wait for the file's write lock when the signal comes.
     let other = store::other_program(folder.path());
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
@@ -85,6 +90,10 @@ async fn purchases_in_flight_are_answered_before_the_end() {
         .await;
     server.signal("TERM");
     server.log.until("\"stopping\"");
+    for later in [&connected_before, &server.shop()] {
+        let refused = later.buy(one(BOOK)).await.expect_err("no new work during a drain");
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    }
     other.execute_batch("COMMIT").expect("the lock is given back");
     let answers = tasks.join_all().await;
     let replies: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer").into_inner()).collect();
@@ -95,6 +104,7 @@ async fn purchases_in_flight_are_answered_before_the_end() {
     for reply in &replies {
         audit.holds(&one(BOOK), reply);
     }
+    assert_eq!(audit.purchases_of(BOOK), replies.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

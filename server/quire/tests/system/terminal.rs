@@ -145,11 +145,16 @@ fn log_lines_appear_above_the_prompt_and_leave_what_is_typed() {
     let folder = folder();
     let line = format!("{SERVE} --set limits.first_byte_seconds=1");
     let Some(mut terminal) = Terminal::run(folder.path(), &line) else { return };
-    let started = plain(&terminal.screen.until("quire> "));
-    let address = started.split("listening address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    // The console starts before the line with the address is written.
+    terminal.screen.until("quire> ");
+    let address = wait_for("the server's address", || {
+        let started = plain(&terminal.screen.text());
+        let (address, _) = started.split_once("listening address=")?.1.split_once(' ')?;
+        Some(address.to_owned())
+    });
     terminal.press_until("lis", "lis");
     // A silent connection is closed, and that is logged.
-    let silent = std::net::TcpStream::connect(address.expect("an address")).expect("a connection");
+    let silent = std::net::TcpStream::connect(address).expect("a connection");
     let logged = terminal.press_until("", "a connection was closed");
     drop(silent);
     let after = wait_for("the prompt after the line", || {

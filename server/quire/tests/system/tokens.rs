@@ -219,6 +219,22 @@ async fn an_address_that_guesses_is_slowed_down_and_logged() {
     assert!(!log.contains("123456789012345"), "a secret is not logged");
 }
 
+/// Both calls come on one connection, which remembers its last caller.
+#[tokio::test]
+async fn a_refused_call_without_a_token_is_logged_by_its_address() {
+    let folder = folder();
+    tokens(folder.path(), &["shop"]);
+    let server = reachable().serve(folder.path());
+    let shop = BookStoreClient::new(channel(&server, Protocol::Grpc, None));
+    let mut named = Request::new(HelloRequest::default());
+    named.metadata_mut().insert("authorization", "Bearer the shop token").expect("a legal value");
+    assert_eq!(code(shop.hello(named).await), Code::Ok);
+    assert_eq!(code(shop.hello(HelloRequest::default()).await), Code::Unauthenticated);
+    let log = server.log.until("calls of a client are refused");
+    let line = log.lines().find(|line| line.contains("calls of a client are refused")).expect("a line");
+    assert!(line.contains("\"client\":\"127.0.0.1\"") && !line.contains("shop-holder"), "{line}");
+}
+
 #[tokio::test]
 async fn an_operators_action_is_logged_where_no_credential_is_asked_for_too() {
     let folder = folder();
