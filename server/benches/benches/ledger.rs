@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bookstore::{Bookstore, CommitMode, IdempotencyKey, Settings, Verdict, domain::BookId, metrics::Metrics};
+use bookstore::{Actor, Bookstore, CommitMode, IdempotencyKey, Settings, Verdict, domain::BookId, metrics::Metrics};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::{StreamExt, stream};
 use rand_core::{RngCore, SeedableRng};
@@ -60,7 +60,7 @@ fn ledger(criterion: &mut Criterion) {
             let settings = Settings { commit, ..Settings::default() };
             let store =
                 Bookstore::open(&folder.path().join("bookstore.db"), settings, Metrics::default()).expect("a store");
-            runtime.block_on(store.restock(i64::from(i32::MAX))).expect("stock");
+            runtime.block_on(store.restock(i64::from(i32::MAX), Actor::console())).expect("stock");
             let mut keys = keyed.then(|| Xoshiro256StarStar::seed_from_u64(1));
             // A sample is some rounds of `waiting` purchases, so that a slow configuration does not run for minutes.
             group.throughput(Throughput::Elements(waiting.into()));

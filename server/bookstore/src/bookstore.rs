@@ -8,18 +8,20 @@ use std::{
 };
 
 use hosting::{Client, Share, Shares};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     catalogue::{Book, Books, Catalogue, Shelf},
-    domain::{BookId, Entry, IdempotencyKey, PriceChange, Purchase, Receipt, Restocked, STOCK_MAX},
+    domain::{BookId, Entry, IdempotencyKey, Purchase, Receipt},
     fault::{Fault, Limit},
     ledger::Ledger,
     metrics::{Levels, Metrics},
-    money::{Cents, WANTED},
     settings::{Reads, Settings},
-    store::{DatabaseError, OpenError, Page, SqliteStore, Store, open_shared},
+    store::{DatabaseError, OpenError, Page, SqliteStore, Store, Which, open_shared},
 };
+
+/// Imports that run at once; further ones wait.
+const IMPORTS: usize = 2;
 
 /// A handle to an open store; clones share it.
 #[derive(Clone, Debug)]
@@ -31,11 +33,13 @@ pub struct Bookstore {
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) shelf: Arc<Shelf>,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,
     tails: Shares,
     streams: Shares,
+    /// Permits of imports.
+    pub(crate) imports: Arc<Semaphore>,
     /// Set once, to end every [`Tail`].
     ending: watch::Sender<bool>,
 }
@@ -77,8 +81,8 @@ impl Bookstore {
         let ledger = ledger.map_err(StartError::Threads)?;
         let limits = &settings.limits;
         let (tails, streams) = (Shares::new(limits.log_tails), Shares::new(limits.search_streams));
-        let ending = watch::Sender::new(false);
-        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, store, metrics, tails, streams, ending }) })
+        let (imports, ending) = (Arc::new(Semaphore::new(IMPORTS)), watch::Sender::new(false));
+        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, store, metrics, tails, streams, imports, ending }) })
     }
 
     /// The catalogue in memory; `None` with reads from the database.
@@ -115,30 +119,15 @@ impl Bookstore {
         wanted.ok_or_else(|| Fault::invalid("quantity", copies, want()))
     }
 
-    /// Books by id; a size of 0 is the largest page.
+    /// Listed books by id; a size of 0 is the largest page.
     pub async fn list(&self, after: Option<BookId>, size: usize) -> Result<Paged<Books, BookId>, Fault> {
         let size = self.page_size(size)?;
         let items: Books = match self.inner.settings.reads {
             Reads::Memory => self.inner.shelf.load().after(after).take(size).cloned().collect(),
-            Reads::Database => self.inner.store.books(None, after, size).await?,
+            Reads::Database => self.inner.store.books(Which::Listed, after, size).await?,
         };
         let next = items.last().filter(|_| items.len() == size).map(|book| book.id());
         Ok(Paged { items, next })
-    }
-
-    /// Raises every book with fewer copies to `amount`.
-    pub async fn restock(&self, amount: i64) -> Result<Restocked, Fault> {
-        let wanted = u32::try_from(amount).ok().filter(|copies| *copies <= STOCK_MAX);
-        let copies =
-            wanted.ok_or_else(|| Fault::invalid("amount", amount, format!("a whole number from 0 to {STOCK_MAX}")))?;
-        self.inner.ledger.restock(copies).await
-    }
-
-    /// Sets a price; `None` if the book does not exist.
-    pub async fn update_price(&self, id: BookId, cents: i64) -> Result<Option<PriceChange>, Fault> {
-        let price =
-            Cents::new(cents).ok_or_else(|| Fault::invalid("price_cents", cents, format!("{WANTED}, in cents")))?;
-        self.inner.ledger.set_price(id, price).await
     }
 
     /// A page of the transaction log; a size of 0 is the largest page.
@@ -158,7 +147,7 @@ impl Bookstore {
         Ok(Tail { store: self.clone(), newest, cursor, _share: share })
     }
 
-    /// Number of books.
+    /// Number of listed books.
     pub fn books(&self) -> usize {
         self.inner.shelf.load().len()
     }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    iter,
     ops::Bound,
     sync::{
         Arc,
@@ -22,21 +23,23 @@ use crate::{
     shared_map::SharedMap,
 };
 
-/// A shared book. Its number, title and topic never change; a renamed book is a new value.
+/// A shared book. Only its stock and price change; a book that is renamed, delisted or listed again is a new value.
 #[derive(Debug)]
 pub struct Book {
     id: BookId,
     stock: AtomicU32,
     price_cents: AtomicI64,
+    listed: bool,
     title: Box<str>,
     topic: Arc<str>,
 }
 
 impl Book {
-    /// Creates a book; `topic` is shared among the topic's books.
-    pub fn new(id: BookId, title: impl Into<Box<str>>, topic: Arc<str>, stock: u32, price: Cents) -> Self {
+    /// Creates a book; `topic` is its topic's text, shared among the topic's books.
+    pub(crate) fn new(book: NewBook, topic: Arc<str>) -> Self {
+        let NewBook { id, title, stock, price, listed, .. } = book;
         let (stock, price_cents) = (AtomicU32::new(stock), AtomicI64::new(price.get()));
-        Self { id, stock, price_cents, title: title.into(), topic }
+        Self { id, stock, price_cents, listed, title: title.into(), topic }
     }
 
     /// Its number.
@@ -64,6 +67,11 @@ impl Book {
         Cents::new(self.price_cents.load(Relaxed)).unwrap_or_default()
     }
 
+    /// False for a book that only operators see.
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
     /// Publishes stock and price after a commit. Relaxed ordering suffices: each value is valid by itself, and callers
     /// learn of a commit through a channel, which orders what came before.
     pub(crate) fn publish(&self, stock: u32, price: Cents) {
@@ -74,7 +82,15 @@ impl Book {
 
 impl From<NewBook> for Book {
     fn from(book: NewBook) -> Self {
-        Self::new(book.id, book.title, book.topic.into(), book.stock, book.price)
+        let topic = Arc::from(&*book.topic);
+        Self::new(book, topic)
+    }
+}
+
+impl From<&Book> for NewBook {
+    fn from(book: &Book) -> Self {
+        let (title, topic) = (book.title().to_owned(), book.topic().to_owned());
+        Self { id: book.id, title, topic, stock: book.stock(), price: book.price(), listed: book.listed }
     }
 }
 
@@ -122,12 +138,13 @@ impl Index {
     }
 }
 
-/// A snapshot of all books.
+/// A snapshot of all books. Shoppers' reads never meet a delisted one.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     by_id: Index,
     in_order: SharedMap<BookId, Arc<Book>>,
     by_topic: SharedMap<Arc<str>, Books>,
+    delisted: SharedMap<BookId, Arc<Book>>,
 }
 
 impl Default for Catalogue {
@@ -138,7 +155,8 @@ impl Default for Catalogue {
 
 impl Catalogue {
     /// Builds from books ordered by id.
-    pub fn from_ordered(books: Vec<Arc<Book>>) -> Self {
+    pub fn from_ordered(mut books: Vec<Arc<Book>>) -> Self {
+        let delisted = books.extract_if(.., |book| !book.listed).map(|book| (book.id, book)).collect();
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
         let mut by_id = Index::for_books(books.len());
         for book in &books {
@@ -148,22 +166,33 @@ impl Catalogue {
         let in_order = books.into_iter().map(|book| (book.id, book)).collect();
         let mut topics: Vec<_> = topics.into_iter().map(|(topic, books)| (topic, Books::from(books))).collect();
         topics.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        Self { by_id, in_order: SharedMap::from_ordered(in_order), by_topic: SharedMap::from_ordered(topics) }
+        let (in_order, by_topic) = (SharedMap::from_ordered(in_order), SharedMap::from_ordered(topics));
+        Self { by_id, in_order, by_topic, delisted: SharedMap::from_ordered(delisted) }
     }
 
-    /// Number of books.
+    /// Number of books, without delisted ones.
     pub fn len(&self) -> usize {
         self.in_order.len()
     }
 
-    /// True if there are no books.
+    /// True if no book is listed.
     pub fn is_empty(&self) -> bool {
         self.in_order.is_empty()
     }
 
-    /// The book with this id.
+    /// The listed book with this id.
     pub fn get(&self, id: BookId) -> Option<&Arc<Book>> {
         self.by_id.get(id)
+    }
+
+    /// The book with this id, listed or not.
+    pub fn get_any(&self, id: BookId) -> Option<&Arc<Book>> {
+        self.get(id).or_else(|| self.delisted.get(&id))
+    }
+
+    /// The highest id of all books.
+    pub(crate) fn highest(&self) -> Option<BookId> {
+        self.in_order.last().max(self.delisted.last()).copied()
     }
 
     /// The books of exactly this topic.
@@ -171,10 +200,24 @@ impl Catalogue {
         self.by_topic.get(topic).cloned().unwrap_or_default()
     }
 
-    /// Books by id, above `after`.
+    /// Listed books by id, above `after`.
     pub fn after(&self, after: Option<BookId>) -> impl Iterator<Item = &Arc<Book>> {
         let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         self.in_order.range(start).map(|(_, book)| book)
+    }
+
+    /// All books by id, above `after`.
+    pub fn after_any(&self, after: Option<BookId>) -> impl Iterator<Item = &Arc<Book>> {
+        let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut listed = self.in_order.range(start).map(|(_, book)| book).peekable();
+        let mut delisted = self.delisted.range(start).map(|(_, book)| book).peekable();
+        iter::from_fn(move || {
+            let is_delisted_next = match (listed.peek(), delisted.peek()) {
+                (Some(book), Some(other)) => other.id < book.id,
+                (book, _) => book.is_none(),
+            };
+            if is_delisted_next { delisted.next() } else { listed.next() }
+        })
     }
 
     /// Topics from `from` on in byte order, each with its number of books.
@@ -182,7 +225,7 @@ impl Catalogue {
         self.by_topic.range(from).map(|(topic, books)| (topic, books.len()))
     }
 
-    /// Adds, removes and edits books in one step, so that each topic is rebuilt only once.
+    /// Adds, removes, edits, lists and delists books in one step, so that each topic is rebuilt only once.
     fn restructure(&mut self, changes: Vec<(BookId, Option<NewBook>)>) {
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
         let by_topic = &self.by_topic;
@@ -197,12 +240,18 @@ impl Catalogue {
             if let Some(old) = self.by_id.remove(id) {
                 self.in_order.remove(&id);
                 touch(&old.topic, None);
+            } else {
+                self.delisted.remove(&id);
             }
             if let Some(new) = state {
+                if !new.listed {
+                    self.delisted.insert(id, Arc::new(Book::from(new)));
+                    continue;
+                }
                 // All books of a topic share its text.
                 let known = by_topic.entry(&*new.topic).map(|(topic, _)| Arc::clone(topic));
-                let topic = known.unwrap_or_else(|| Arc::from(new.topic));
-                let book = Arc::new(Book::new(id, new.title, Arc::clone(&topic), new.stock, new.price));
+                let topic = known.unwrap_or_else(|| Arc::from(&*new.topic));
+                let book = Arc::new(Book::new(new, Arc::clone(&topic)));
                 touch(&topic, Some(&book));
                 self.by_id.insert(Arc::clone(&book));
                 self.in_order.insert(id, book);
@@ -249,8 +298,10 @@ impl Shelf {
         let current = self.current.load_full();
         let structural: Vec<_> = changes
             .into_iter()
-            .filter_map(|(id, state)| match (current.get(id), state) {
-                (Some(book), Some(new)) if *book.title == *new.title && *book.topic == *new.topic => {
+            .filter_map(|(id, state)| match (current.get_any(id), state) {
+                (Some(book), Some(new))
+                    if *book.title == *new.title && *book.topic == *new.topic && book.listed == new.listed =>
+                {
                     book.publish(new.stock, new.price);
                     None
                 }
@@ -318,6 +369,34 @@ mod tests {
         assert_eq!(ids(&shelf.load().topic("cooking")), [12498]);
         assert_eq!(ids(&shelf.load().topic("college life")), [12365]);
         assert_eq!(shelf.load().len(), 4);
+    }
+
+    #[test]
+    fn a_delisted_book_is_only_found_by_operators_until_it_is_listed_again() {
+        let shelf = shelf();
+        let cooking = sample::books().nth(1).unwrap();
+        let id = cooking.id;
+        shelf.apply([(id, Some(NewBook { listed: false, ..cooking.clone() }))]);
+        let view = shelf.load();
+        assert!(view.get(id).is_none() && view.len() == 3 && view.get_any(id).is_some());
+        assert_eq!(ids(&view.topic("college life")), [12365]);
+        assert_eq!(view.after(None).count(), 3);
+        let all: Vec<_> = view.after_any(None).map(|book| (book.id().get(), book.is_listed())).collect();
+        assert_eq!(all, [(12365, true), (12498, false), (53477, true), (53573, true)]);
+        assert_eq!(view.after_any(BookId::new(53477)).count(), 1);
+        shelf.apply([(id, Some(NewBook { stock: 5, listed: false, ..cooking.clone() }))]);
+        assert_eq!(view.get_any(id).unwrap().stock(), 5, "its stock changes in place");
+        shelf.apply([(id, Some(cooking))]);
+        assert_eq!((shelf.load().len(), ids(&shelf.load().topic("college life"))), (4, vec![12365, 12498]));
+        assert_eq!(shelf.load().after_any(None).count(), 4, "it is there once");
+    }
+
+    #[test]
+    fn the_highest_id_counts_delisted_books_and_restarts_keep_them_apart() {
+        let books = sample::books().map(|book| NewBook { listed: book.id.get() < 50_000, ..book });
+        let view = Catalogue::from_ordered(books.map(|book| Arc::new(Book::from(book))).collect());
+        assert_eq!((view.len(), view.highest(), view.after_any(None).count()), (2, BookId::new(53573), 4));
+        assert_eq!(Catalogue::default().highest(), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Books, purchases and log entries, with units in the types.
 
-use std::{fmt, hash::Hasher as _, time::Instant};
+use std::{fmt, hash::Hasher as _, sync::Arc, time::Instant};
 
 use siphasher::sip::SipHasher13;
 
@@ -11,6 +11,9 @@ use crate::{fault::Fault, money::Cents};
 pub struct BookId(i32);
 
 impl BookId {
+    /// The lowest one.
+    pub(crate) const FIRST: Self = Self(1);
+
     /// The valid range, for errors.
     pub const WANTED: &str = "a whole number from 1 to 2147483647";
 
@@ -27,6 +30,14 @@ impl BookId {
     /// The number.
     pub const fn get(self) -> i32 {
         self.0
+    }
+
+    /// The number above it; `None` for the last.
+    pub const fn next(self) -> Option<Self> {
+        match self.0.checked_add(1) {
+            Some(id) => Self::new(id),
+            None => None,
+        }
     }
 
     /// Parses decimal text.
@@ -48,7 +59,63 @@ pub const STOCK_MAX: u32 = i32::MAX.unsigned_abs();
 /// Default amount of `restock`.
 pub const RESTOCK_DEFAULT: u32 = 20;
 
-/// A new book, or a book from a file.
+/// Longest title in bytes; a longer one indicates a broken file.
+pub const TITLE_BYTES_MAX: usize = 4096;
+
+/// Name of the operator who makes a change, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Actor(Arc<str>);
+
+impl Actor {
+    /// The operator at the console of the server.
+    pub fn console() -> Self {
+        Self("console".into())
+    }
+
+    /// An operator whom the server asks for no credential.
+    pub fn unnamed() -> Self {
+        Self("-".into())
+    }
+
+    /// The holder of a credential, or [`Actor::unnamed`] if the name is empty.
+    pub fn named(name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        if name.is_empty() { Self::unnamed() } else { Self(name) }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// True for a character that controls a terminal or the direction of text, which could disguise a title.
+fn is_unseen(sign: char) -> bool {
+    let steers =
+        matches!(sign, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    sign.is_control() || steers
+}
+
+/// Checks a title or topic: 1 to `most` bytes, and all of it visible. Returns it without white space around it, or the
+/// reason.
+pub(crate) fn checked_text(field: &'static str, text: &str, most: usize) -> Result<String, Fault> {
+    let text = text.trim();
+    if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
+        let code = u32::from(sign);
+        let want = format!("without the invisible control character U+{code:04X}");
+        return Err(Fault::invalid_word(field, text, want));
+    }
+    let fits = !text.is_empty() && text.len() <= most;
+    if fits { Ok(text.to_owned()) } else { Err(Fault::invalid_word(field, text, format!("1 to {most} bytes of text"))) }
+}
+
+/// A new book, or a book from a file or a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewBook {
     /// Its unused number.
@@ -61,6 +128,36 @@ pub struct NewBook {
     pub stock: u32,
     /// Price of one copy.
     pub price: Cents,
+    /// False for a book that shoppers do not find.
+    pub listed: bool,
+}
+
+/// A book that an operator adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// `None` for the number above the highest.
+    pub id: Option<i32>,
+    /// As in [`NewBook`].
+    pub title: String,
+    /// As in [`NewBook`].
+    pub topic: String,
+    /// As in [`NewBook`].
+    pub stock: i64,
+    /// In cents.
+    pub price_cents: i64,
+}
+
+/// Changes of a book; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// The new title.
+    pub title: Option<String>,
+    /// The new topic.
+    pub topic: Option<String>,
+    /// The new price in cents.
+    pub price_cents: Option<i64>,
+    /// False takes it out of the shop, true puts it back.
+    pub listed: Option<bool>,
 }
 
 /// The callers that a key belongs to: those whose credential has one name, or all without one. Kept as a sum of the
@@ -201,6 +298,37 @@ pub struct Restocked {
     pub books_raised: u64,
 }
 
+/// The answer to a restock of one book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Number of its log entry; `None` if the book had enough copies.
+    pub number: Option<i64>,
+    /// Copies before.
+    pub before: u32,
+    /// Copies now.
+    pub after: u32,
+}
+
+/// The answer to an addition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addition {
+    /// The book, and the number of its log entry.
+    Added(NewBook, i64),
+    /// The book that has the id already.
+    Taken(NewBook),
+}
+
+/// The answer to an edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// The book before.
+    pub before: NewBook,
+    /// The book now.
+    pub after: NewBook,
+    /// Number of its last log entry; `None` if nothing changed.
+    pub number: Option<i64>,
+}
+
 /// The answer to a price change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriceChange {
@@ -225,17 +353,21 @@ pub enum EntryKind {
     Restock,
     /// Its price changed; `before` and `after` are cents.
     Price,
-    /// Another program changed its stock in the database.
+    /// Its stock was set, by an import or by another program in the database.
     Adjusted,
     /// Another program removed it from the catalogue.
     Removed,
-    /// Another program changed its title or topic.
+    /// Its title or topic changed.
     Edited,
+    /// It was taken out of the shop; `before` is 1 and `after` 0.
+    Delisted,
+    /// It came back into the shop; `before` is 0 and `after` 1.
+    Listed,
 }
 
 impl EntryKind {
-    /// In the order of their codes in the store, starting at 1.
-    pub const ALL: [Self; 8] = [
+    /// In the order of their codes on the wire, starting at 1.
+    pub const ALL: [Self; 10] = [
         Self::Added,
         Self::Purchase,
         Self::Refused,
@@ -244,6 +376,8 @@ impl EntryKind {
         Self::Adjusted,
         Self::Removed,
         Self::Edited,
+        Self::Delisted,
+        Self::Listed,
     ];
 
     /// The name in answers and JSON.
@@ -257,6 +391,8 @@ impl EntryKind {
             Self::Adjusted => "adjusted",
             Self::Removed => "removed",
             Self::Edited => "edited",
+            Self::Delisted => "delisted",
+            Self::Listed => "listed",
         }
     }
 }
@@ -280,6 +416,126 @@ pub struct Entry {
     pub after: Option<i64>,
     /// The purchase's key.
     pub key: Option<IdempotencyKey>,
+    /// The operator; `None` for purchases and for changes by other programs.
+    pub actor: Option<Actor>,
+}
+
+/// Choice of log entries; what is `None` or empty chooses all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogFilter {
+    /// From this time on, in milliseconds since the Unix epoch.
+    pub from_ms: Option<i64>,
+    /// Before this time.
+    pub to_ms: Option<i64>,
+    /// Of this book.
+    pub book: Option<BookId>,
+    /// Of these kinds.
+    pub kinds: Vec<EntryKind>,
+}
+
+/// The rows of a summary of sales.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SalesBy {
+    /// A row a day.
+    #[default]
+    Day,
+    /// A row a book.
+    Book,
+    /// A row for each book of each day.
+    DayAndBook,
+}
+
+/// A summary of sales that is wanted; what is `None` chooses all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SalesQuery {
+    /// From this time on, in milliseconds since the Unix epoch.
+    pub from_ms: Option<i64>,
+    /// Before this time.
+    pub to_ms: Option<i64>,
+    /// Its rows.
+    pub by: SalesBy,
+    /// Of this book alone.
+    pub book: Option<BookId>,
+}
+
+/// Sums of purchases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sold {
+    /// Purchases.
+    pub purchases: u64,
+    /// Copies in them.
+    pub copies: u64,
+    /// Their price, in hundredths.
+    pub cents: i64,
+    /// Copies that are not in `cents`, because another program removed the book and its price with it.
+    pub copies_unpriced: u64,
+}
+
+impl Sold {
+    /// Adds a purchase of that many copies at a price in cents.
+    pub(crate) fn add(&mut self, copies: u32, price: Option<i64>) {
+        self.purchases += 1;
+        self.copies += u64::from(copies);
+        match price {
+            Some(price) => self.cents = self.cents.saturating_add(price.saturating_mul(copies.into())),
+            None => self.copies_unpriced += u64::from(copies),
+        }
+    }
+
+    /// Adds the sums of others.
+    pub(crate) fn add_sums(&mut self, other: &Self) {
+        self.purchases += other.purchases;
+        self.copies += other.copies;
+        self.cents = self.cents.saturating_add(other.cents);
+        self.copies_unpriced += other.copies_unpriced;
+    }
+}
+
+/// A day in UTC, shown as `2026-01-31`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Day(i64);
+
+impl Day {
+    /// The day that is that many days after 1970-01-01.
+    pub(crate) const fn since_epoch(days: i64) -> Self {
+        Self(days)
+    }
+}
+
+impl fmt::Display for Day {
+    /// By Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is a year's last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let days = self.0.saturating_add(719_468);
+        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month + 2) / 5 + 1;
+        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        write!(f, "{:04}-{month:02}-{day:02}", year_of_era + era * 400 + next)
+    }
+}
+
+/// A row of a summary of sales.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SalesRow {
+    /// The day, if rows are by day.
+    pub day: Option<Day>,
+    /// The book, if rows are by book.
+    pub book: Option<BookId>,
+    /// The book's title now, if it is there.
+    pub title: Option<Arc<str>>,
+    /// The sums.
+    pub sold: Sold,
+}
+
+/// A summary of sales.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sales {
+    /// By day, and in a day by book.
+    pub rows: Vec<SalesRow>,
+    /// The sums of all rows.
+    pub total: Sold,
 }
 
 impl Entry {
@@ -293,5 +549,33 @@ impl Entry {
             (_, Some(_)) => Verdict::TooFew,
         };
         Receipt { verdict, number: Some(self.number), stock_left: stock(self.after), replayed: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_shown_as_dates() {
+        for (days, date) in [
+            (0, "1970-01-01"),
+            (-1, "1969-12-31"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (20_484, "2026-01-31"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            assert_eq!(Day::since_epoch(days).to_string(), date);
+        }
+    }
+
+    #[test]
+    fn texts_are_visible_not_empty_and_not_too_long() {
+        assert_eq!(checked_text("title", " A b ", 3), Ok("A b".to_owned()));
+        for text in ["", "  ", "four", "A\u{202e}b", "a\nb"] {
+            assert!(checked_text("title", text, 3).is_err(), "{text}");
+        }
     }
 }

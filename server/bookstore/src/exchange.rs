@@ -1,9 +1,10 @@
-//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, imported in one transaction, and exported
-//! from a consistent snapshot.
+//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, and `listed` (`yes` or `no`) behind them where
+//! books are delisted. Imported in one transaction, and exported from a consistent snapshot.
 
 use std::{
     borrow::Cow,
     cell::Cell,
+    collections::{HashMap, HashSet},
     io::{self, Read, Write},
     path::Path,
 };
@@ -12,18 +13,18 @@ use csv::{ByteRecord, ReaderBuilder};
 use rusqlite::{ErrorCode, Transaction, TransactionBehavior};
 
 use crate::{
-    domain::{BookId, NewBook, STOCK_MAX},
+    domain::{self, BookId, NewBook, STOCK_MAX, TITLE_BYTES_MAX},
     fault::Fault,
     money::{self, Cents},
     settings::Settings,
-    store::{self, CopyError, DatabaseError, Importer, OpenError, Role},
+    store::{self, CopyError, Count, DatabaseError, Importer, OpenError, Role},
 };
 
 /// The columns, in this order.
 pub const COLUMNS: [&str; 5] = ["id", "title", "topic", "stock", "price"];
 
-/// Longest title in bytes; a longer one indicates a broken file.
-const TITLE_BYTES_MAX: usize = 4096;
+/// A further column, which may be absent.
+pub const LISTED: &str = "listed";
 
 /// Maximum size of a row, more than its cells may have; a longer one lacks a line end or a quote.
 const ROW_BYTES_MAX: u64 = 1 << 20;
@@ -162,6 +163,72 @@ pub fn import(
     Ok(imported)
 }
 
+/// Compares the rows of `source` with the database of the settings, or else with the store at `path`, and if `applies` adds
+/// and changes books accordingly, in one transaction. Bad rows are left out and reported. `progress` gets the bytes read.
+pub fn update(
+    path: &Path,
+    source: impl Read,
+    settings: &Settings,
+    applies: bool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, ImportError> {
+    if let Some(url) = &settings.url {
+        let mut importer = Importer::begin(url, settings, true)?;
+        let report = put_all(&mut importer, source, settings, applies, progress)?;
+        if applies {
+            importer.commit().map_err(ImportError::Store)?;
+        }
+        return Ok(report);
+    }
+    drop(store::open(path, Role::Owner, settings)?);
+    let mut connection = store::open(path, Role::Tool, settings)?.connection;
+    let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
+    let report = put_all(&mut &transaction, source, settings, applies, progress)?;
+    if applies {
+        transaction.commit()?;
+    }
+    Ok(report)
+}
+
+fn put_all(
+    destination: &mut impl Destination,
+    source: impl Read,
+    settings: &Settings,
+    applies: bool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, ImportError> {
+    let end = Cell::new(0);
+    let mut rows = Rows::of(source, &end, settings.limits.topic_bytes)?;
+    let (mut plan, mut slice) = (Planned::new(!rows.has_listed()), Vec::new());
+    loop {
+        let read = rows.read()?;
+        progress(rows.bytes());
+        let more = read.is_some();
+        slice.extend(read.and_then(|read| plan.admit(read)));
+        if slice.len() == ROWS || !more {
+            let there = destination.find(&slice)?;
+            let (mut new, mut changed) = (Vec::new(), Vec::new());
+            for book in slice.drain(..) {
+                let before = there.get(&book.id);
+                let after = plan.after(book, before);
+                match before {
+                    None => new.push(after.clone()),
+                    Some(before) if *before != after => changed.push(after.clone()),
+                    Some(_) => {}
+                }
+                plan.report.count(before.cloned(), after);
+            }
+            if applies {
+                destination.add(&new)?;
+                destination.change(&changed)?;
+            }
+        }
+        if !more {
+            return Ok(plan.report);
+        }
+    }
+}
+
 /// Writes every book of the database of the settings, or else of the store at `path`, by id, in the form that
 /// [`import`] reads; servers may have it open. `progress` gets the rows written and all rows. Returns their number.
 pub fn export(
@@ -171,21 +238,122 @@ pub fn export(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, ExportError> {
     let mut writer = csv::Writer::from_writer(into);
-    writer.write_record(COLUMNS)?;
-    let (mut written, all) = (0, Cell::new(0));
+    // The columns, once it is known whether books are delisted.
+    let (mut written, all, columns) = (0, Cell::new(0), Cell::new(0));
     let write = |book: NewBook| -> Result<(), ExportError> {
+        if written == 0 {
+            writer.write_record(header(columns.get()))?;
+        }
         let (id, stock, price) = (book.id.to_string(), book.stock.to_string(), book.price.to_string());
-        writer.write_record([&id, &*marked(&book.title), &*marked(&book.topic), &stock, &price])?;
+        let listed = if book.listed { "yes" } else { "no" };
+        let row = [&id, &*marked(&book.title), &*marked(&book.topic), &stock, &price, listed];
+        writer.write_record(&row[..columns.get()])?;
         written += 1;
         progress(written, all.get());
         Ok(())
     };
+    let begun = |count: Count| {
+        all.set(count.books);
+        columns.set(COLUMNS.len() + usize::from(count.delisted));
+    };
     match &settings.url {
-        Some(url) => Importer::begin(url, settings, false)?.each_book(|count| all.set(count), write)?,
-        None => store::each_book(&store::reader(path, settings)?, |count| all.set(count), write)?,
+        Some(url) => Importer::begin(url, settings, false)?.each_book(begun, write)?,
+        None => store::each_book(&store::reader(path, settings)?, begun, write)?,
+    }
+    if written == 0 {
+        writer.write_record(COLUMNS)?;
     }
     writer.flush().map_err(ExportError::Write)?;
     Ok(written)
+}
+
+/// The first `columns` names of the header.
+fn header(columns: usize) -> impl Iterator<Item = &'static str> {
+    COLUMNS.into_iter().chain([LISTED]).take(columns)
+}
+
+/// Most rows that a report names of each sort.
+pub const NAMED: usize = 100;
+
+/// Result of an import, or of its preview.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Rows with a new id.
+    pub added: u64,
+    /// Rows that differ from the book of their id.
+    pub changed: u64,
+    /// Rows that are as the book of their id.
+    pub unchanged: u64,
+    /// Rows left out.
+    pub refused: u64,
+    /// The first [`NAMED`] rows left out.
+    pub bad: Vec<BadRow>,
+    /// The first [`NAMED`] changes: a book before and after.
+    pub changes: Vec<(NewBook, NewBook)>,
+}
+
+impl Report {
+    fn refuse(&mut self, bad: BadRow) {
+        self.refused += 1;
+        if self.bad.len() < NAMED {
+            self.bad.push(bad);
+        }
+    }
+
+    /// Counts a book by its state before and after.
+    pub(crate) fn count(&mut self, before: Option<NewBook>, after: NewBook) {
+        match before {
+            None => self.added += 1,
+            Some(before) if before == after => self.unchanged += 1,
+            Some(before) => {
+                self.changed += 1;
+                if self.changes.len() < NAMED {
+                    self.changes.push((before, after));
+                }
+            }
+        }
+    }
+}
+
+/// An import's report so far, and its choice of rows.
+pub(crate) struct Planned {
+    pub(crate) report: Report,
+    seen: HashSet<BookId>,
+    /// True if the file has no such column: a book stays listed or not as it is.
+    pub(crate) keeps_listed: bool,
+}
+
+impl Planned {
+    pub(crate) fn new(keeps_listed: bool) -> Self {
+        Self { report: Report::default(), seen: HashSet::new(), keeps_listed }
+    }
+
+    /// Rows with different ids.
+    pub(crate) fn rows(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Takes a row, or refuses it.
+    pub(crate) fn admit(&mut self, read: Result<Row, BadRow>) -> Option<NewBook> {
+        match read {
+            Ok(Row { line, book }) if !self.seen.insert(book.id) => {
+                let reason = format!("{} is the id of an earlier row; it must be a new one", book.id);
+                self.report.refuse(BadRow { line, column: "id", reason });
+                None
+            }
+            Ok(row) => Some(row.book),
+            Err(bad) => {
+                self.report.refuse(bad);
+                None
+            }
+        }
+    }
+
+    /// The book that a row makes of the one before.
+    pub(crate) fn after(&self, book: NewBook, before: Option<&NewBook>) -> NewBook {
+        let listed = before.filter(|_| self.keeps_listed).map_or(book.listed, |before| before.listed);
+        NewBook { listed, ..book }
+    }
 }
 
 /// Rows added at once.
@@ -195,6 +363,12 @@ const ROWS: usize = 512;
 trait Destination {
     /// Adds books with unused ids. Returns which were added.
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError>;
+
+    /// The books that have the ids of these.
+    fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, ImportError>;
+
+    /// Makes the books with the ids of these equal to them.
+    fn change(&mut self, books: &[NewBook]) -> Result<(), ImportError>;
 }
 
 impl Destination for &Transaction<'_> {
@@ -206,11 +380,27 @@ impl Destination for &Transaction<'_> {
         };
         books.iter().map(add).collect()
     }
+
+    fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, ImportError> {
+        Ok(store::find_books(self, books.iter().map(|book| book.id))?)
+    }
+
+    fn change(&mut self, books: &[NewBook]) -> Result<(), ImportError> {
+        Ok(store::change_books(self, books)?)
+    }
 }
 
 impl Destination for Importer {
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError> {
         Self::add(self, books).map_err(ImportError::Store)
+    }
+
+    fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, ImportError> {
+        Self::find(self, books).map_err(ImportError::Store)
+    }
+
+    fn change(&mut self, books: &[NewBook]) -> Result<(), ImportError> {
+        Self::change(self, books).map_err(ImportError::Store)
     }
 }
 
@@ -220,36 +410,26 @@ fn insert_all(
     settings: &Settings,
     mut options: Options<'_>,
 ) -> Result<Imported, ImportError> {
-    let end = Cell::new(ROW_BYTES_MAX);
-    let mut reader = ReaderBuilder::new().flexible(true).from_reader(Bounded { source, given: 0, end: &end });
-    let header = reader.byte_headers().map_err(|error| unread(error, 1))?;
-    let plain = |cell: &[u8]| String::from_utf8_lossy(cell).trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
-    if header.iter().map(plain).ne(COLUMNS) {
-        let shown = header.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",");
-        return Err(ImportError::Header(shown.chars().take(100).collect()));
-    }
-    let (mut row, mut imported) = (ByteRecord::new(), Imported::default());
-    let mut refuse = |imported: &mut Imported, line, (column, reason): Refused| match &mut options.skip_bad {
+    let end = Cell::new(0);
+    let mut rows = Rows::of(source, &end, settings.limits.topic_bytes)?;
+    let mut imported = Imported::default();
+    let mut refuse = |imported: &mut Imported, bad: BadRow| match &mut options.skip_bad {
         Some(report) => {
             imported.bad += 1;
-            report(&BadRow { line, column, reason });
+            report(&bad);
             Ok(())
         }
-        None => Err(ImportError::Bad(BadRow { line, column, reason })),
+        None => Err(ImportError::Bad(bad)),
     };
     let (mut lines, mut books) = (Vec::new(), Vec::new());
     loop {
-        end.set(reader.position().byte() + ROW_BYTES_MAX);
-        let more = reader
-            .read_byte_record(&mut row)
-            .map_err(|error| unread(error, row.position().map_or(1, csv::Position::line)))?;
-        (options.progress)(reader.position().byte());
-        let line = row.position().map_or(0, csv::Position::line);
-        let read = more.then(|| parse(&row, settings.limits.topic_bytes));
+        let read = rows.read()?;
+        (options.progress)(rows.bytes());
+        let more = read.is_some();
         let bad = match read {
-            Some(Ok(book)) => {
-                lines.push(line);
-                books.push(book);
+            Some(Ok(row)) => {
+                lines.push(row.line);
+                books.push(row.book);
                 None
             }
             Some(Err(bad)) => Some(bad),
@@ -263,16 +443,75 @@ fn insert_all(
                     imported.books += 1;
                 } else {
                     let reason = format!("{} is the id of a book that is there already; it must be a new one", book.id);
-                    refuse(&mut imported, line, ("id", reason))?;
+                    refuse(&mut imported, BadRow { line, column: "id", reason })?;
                 }
             }
         }
         if let Some(bad) = bad {
-            refuse(&mut imported, line, bad)?;
+            refuse(&mut imported, bad)?;
         }
         if !more {
             return Ok(imported);
         }
+    }
+}
+
+/// A row of a file.
+pub(crate) struct Row {
+    /// The line in which it begins.
+    pub(crate) line: u64,
+    /// Its book, listed if the file has no such column.
+    pub(crate) book: NewBook,
+}
+
+/// The rows of a file, one at a time.
+pub(crate) struct Rows<'e, R> {
+    reader: csv::Reader<Bounded<'e, R>>,
+    row: ByteRecord,
+    end: &'e Cell<u64>,
+    topic_bytes_max: usize,
+    has_listed: bool,
+}
+
+impl<'e, R: Read> Rows<'e, R> {
+    /// Reads the header. `end` is for the rows alone.
+    pub(crate) fn of(source: R, end: &'e Cell<u64>, topic_bytes_max: usize) -> Result<Self, ImportError> {
+        end.set(ROW_BYTES_MAX);
+        let mut reader = ReaderBuilder::new().flexible(true).from_reader(Bounded { source, given: 0, end });
+        let found = reader.byte_headers().map_err(|error| unread(error, 1))?;
+        let plain =
+            |cell: &[u8]| String::from_utf8_lossy(cell).trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
+        let has_listed = found.len() > COLUMNS.len();
+        if found.iter().map(plain).ne(header(COLUMNS.len() + usize::from(has_listed))) {
+            let shown = found.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",");
+            return Err(ImportError::Header(shown.chars().take(100).collect()));
+        }
+        Ok(Self { reader, row: ByteRecord::new(), end, topic_bytes_max, has_listed })
+    }
+
+    /// The next row, or the reason why it cannot be taken; `None` after the last.
+    pub(crate) fn read(&mut self) -> Result<Option<Result<Row, BadRow>>, ImportError> {
+        self.end.set(self.reader.position().byte() + ROW_BYTES_MAX);
+        let more = self.reader.read_byte_record(&mut self.row);
+        let line = self.row.position().map_or(1, csv::Position::line);
+        if !more.map_err(|error| unread(error, line))? {
+            return Ok(None);
+        }
+        let read = parse(&self.row, self.topic_bytes_max, self.has_listed);
+        Ok(Some(match read {
+            Ok(book) => Ok(Row { line, book }),
+            Err((column, reason)) => Err(BadRow { line, column, reason }),
+        }))
+    }
+
+    /// True if the file has the column [`LISTED`].
+    pub(crate) const fn has_listed(&self) -> bool {
+        self.has_listed
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.reader.position().byte()
     }
 }
 
@@ -321,49 +560,47 @@ fn unmarked(cell: &str) -> &str {
     cell.strip_prefix(MARK).filter(|text| is_formula(text)).unwrap_or(cell)
 }
 
-/// True for a character that controls a terminal or the direction of text, which could disguise a title.
-fn is_unseen(sign: char) -> bool {
-    let steers =
-        matches!(sign, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    sign.is_control() || steers
-}
-
-fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
-    let cell = |index: usize| -> Result<&str, Refused> {
-        let column = COLUMNS[index];
-        let bytes = row.get(index).ok_or_else(|| (column, format!("missing; a row has {} fields", COLUMNS.len())))?;
+fn parse(row: &ByteRecord, topic_bytes_max: usize, has_listed: bool) -> Result<NewBook, Refused> {
+    let fields = COLUMNS.len() + usize::from(has_listed);
+    let cell = |index: usize, column: &'static str| -> Result<&str, Refused> {
+        let bytes = row.get(index).ok_or_else(|| (column, format!("missing; a row has {fields} fields")))?;
         str::from_utf8(bytes).map_err(|_| (column, format!("'{}' is not UTF-8", bytes.escape_ascii())))
     };
-    let bad = |index: usize, value: &str, want: &str| {
-        (COLUMNS[index], Fault::invalid_word(COLUMNS[index], value, want).to_string())
-    };
+    let bad =
+        |column: &'static str, value: &str, want: &str| (column, Fault::invalid_word(column, value, want).to_string());
     let text = |index: usize, most: usize| -> Result<String, Refused> {
-        let text = unmarked(cell(index)?.trim());
-        if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
-            let code = u32::from(sign);
-            let reason = format!("it holds the invisible control character U+{code:04X}; remove it");
-            return Err((COLUMNS[index], reason));
-        }
-        let fits = !text.is_empty() && text.len() <= most;
-        if fits { Ok(text.to_owned()) } else { Err(bad(index, text, &format!("1 to {most} bytes of text"))) }
+        let column = COLUMNS[index];
+        let text = unmarked(cell(index, column)?.trim());
+        domain::checked_text(column, text, most).map_err(|fault| (column, fault.to_string()))
     };
-    let (id, stock, price) = (cell(0)?.trim(), cell(3)?.trim(), cell(4)?.trim());
+    let number = |index: usize| cell(index, COLUMNS[index]).map(str::trim);
+    let (id, stock, price) = (number(0)?, number(3)?, number(4)?);
     let book = NewBook {
-        id: id.parse().ok().and_then(BookId::new).ok_or_else(|| bad(0, id, BookId::WANTED))?,
+        id: id.parse().ok().and_then(BookId::new).ok_or_else(|| bad("id", id, BookId::WANTED))?,
         title: text(1, TITLE_BYTES_MAX)?,
         topic: text(2, topic_bytes_max)?,
         stock: stock
             .parse()
             .ok()
             .filter(|copies| *copies <= STOCK_MAX)
-            .ok_or_else(|| bad(3, stock, &format!("a whole number from 0 to {STOCK_MAX}")))?,
-        price: Cents::parse(price).ok_or_else(|| bad(4, price, money::WANTED))?,
+            .ok_or_else(|| bad("stock", stock, &format!("a whole number from 0 to {STOCK_MAX}")))?,
+        price: Cents::parse(price).ok_or_else(|| bad("price", price, money::WANTED))?,
+        listed: !has_listed || listed(cell(COLUMNS.len(), LISTED)?)?,
     };
-    match row.get(COLUMNS.len()) {
+    match row.get(fields) {
         None => Ok(book),
         Some(extra) => {
-            Err(("price", format!("'{}' follows it; a row has {} fields", extra.escape_ascii(), COLUMNS.len())))
+            let last = if has_listed { LISTED } else { "price" };
+            Err((last, format!("'{}' follows it; a row has {fields} fields", extra.escape_ascii())))
         }
+    }
+}
+
+fn listed(cell: &str) -> Result<bool, Refused> {
+    match cell.trim().to_ascii_lowercase().as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err((LISTED, Fault::invalid_word(LISTED, cell, "yes or no").to_string())),
     }
 }
 

@@ -139,8 +139,8 @@ pub enum Fault {
     /// The store failed; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]
     Failed(String),
-    /// A restock stopped after this many books.
-    #[error("the restock stopped after {0} books: send it again for the rest")]
+    /// A restock or an import stopped after this many books.
+    #[error("it stopped after {0} books: send it again for the rest")]
     Stopped(u64),
     /// The commit failed in between: its outcome is unknown until the file has been read back.
     #[error(

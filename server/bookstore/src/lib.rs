@@ -14,9 +14,11 @@ pub mod fault;
 pub mod generate;
 
 pub mod grpc;
+pub mod import;
 pub mod ledger;
 pub mod metrics;
 pub mod money;
+mod operators;
 pub mod sample;
 pub mod search;
 mod service;
@@ -25,7 +27,7 @@ mod shared_map;
 pub mod store;
 
 pub use bookstore::Bookstore;
-pub use domain::{BookId, IdempotencyKey, Purchase, Receipt, Verdict};
+pub use domain::{Actor, BookId, IdempotencyKey, Purchase, Receipt, Verdict};
 pub use fault::Fault;
 pub use money::Cents;
 pub use service::{BookstoreService, FILE_NAME};

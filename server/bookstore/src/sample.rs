@@ -24,6 +24,7 @@ pub fn books() -> impl Iterator<Item = NewBook> {
             topic: topic.to_owned(),
             stock: STOCK,
             price: Cents::new(cents)?,
+            listed: true,
         })
     })
 }

@@ -10,6 +10,7 @@ use crate::{
     domain::BookId,
     fault::{Fault, Limit},
     settings::Reads,
+    store::Which,
 };
 
 /// Smallest encoded book, so that a query need not fetch more books than can fit.
@@ -35,7 +36,7 @@ impl Bookstore {
             Reads::Memory => Ok(self.inner.shelf.load().topic(topic)),
             Reads::Database => {
                 let most = self.message_bytes() / BOOK_BYTES_MIN + 1;
-                self.inner.store.books(Some(topic.to_owned()), None, most).await
+                self.inner.store.books(Which::Topic(topic.to_owned()), None, most).await
             }
         }
     }
@@ -61,7 +62,7 @@ impl Bookstore {
                 let books = self.inner.shelf.load().topic(topic);
                 catalogue::behind(&books, after).iter().take(size + 1).cloned().collect()
             }
-            Reads::Database => self.inner.store.books(Some(topic.to_owned()), after, size + 1).await?,
+            Reads::Database => self.inner.store.books(Which::Topic(topic.to_owned()), after, size + 1).await?,
         };
         let (items, more): (Books, _) = if books.len() > size { (books[..size].into(), true) } else { (books, false) };
         let next = items.last().filter(|_| more).map(|book| book.id());

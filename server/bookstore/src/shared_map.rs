@@ -61,6 +61,11 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         self.entry(key).map(|(_, value)| value)
     }
 
+    /// The highest key.
+    pub(crate) fn last(&self) -> Option<&K> {
+        self.parts.last()?.last().map(|(key, _)| key)
+    }
+
     /// Sets the value of a key.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let index = self.part_of(&key);

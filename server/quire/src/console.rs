@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::bail;
 use bookstore::{
-    Bookstore, BookstoreService, Cents,
+    Actor, Bookstore, BookstoreService, Cents,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     money,
@@ -142,7 +142,7 @@ async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write) -> anyhow:
 async fn list(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
     let mut after = None;
     loop {
-        let page = store.list(after, 0).await?;
+        let page = store.list_all(after, 0).await?;
         let rows = page.items.iter().map(|book| {
             let (stock, price) = (book.stock().to_string(), book.price().to_string());
             [book.id().to_string(), book.title().to_owned(), book.topic().to_owned(), stock, price]
@@ -182,7 +182,7 @@ fn topic_table(topics: &[Topic]) -> String {
 }
 
 async fn restock(store: &Bookstore, amount: i64, out: &mut impl Write) -> anyhow::Result<()> {
-    let done = store.restock(amount).await?;
+    let done = store.restock(amount, Actor::console()).await?;
     let books = if done.books_raised == 1 { "book" } else { "books" };
     Ok(writeln!(out, "{} {books} raised to {amount}", done.books_raised)?)
 }
@@ -190,7 +190,7 @@ async fn restock(store: &Bookstore, amount: i64, out: &mut impl Write) -> anyhow
 async fn update(store: &Bookstore, id: &str, price: &str, out: &mut impl Write) -> anyhow::Result<()> {
     let id = BookId::parse(id)?;
     let price = Cents::parse(price).ok_or_else(|| Fault::invalid_word("price", price, money::WANTED))?;
-    match store.update_price(id, price.get()).await? {
+    match store.update_price(id, price.get(), Actor::console()).await? {
         Some(change) => Ok(writeln!(out, "book {id} costs {} now, {} before", change.after, change.before)?),
         None => bail!("there is no book {id}; list shows them all"),
     }
@@ -239,7 +239,7 @@ async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
     let mut first = if typed.is_empty() { Some(1) } else { typed.parse::<i32>().ok().filter(|first| *first > 0) };
     // For each number of digits, ids with this prefix are contiguous.
     while let Some(id) = first.filter(|_| found.len() < CANDIDATES_MAX) {
-        let Ok(page) = store.list(BookId::new(id - 1), 0).await else { break };
+        let Ok(page) = store.list_all(BookId::new(id - 1), 0).await else { break };
         found.extend(page.items.iter().map(|book| book.id().to_string()).take_while(|id| id.starts_with(typed)));
         first = id.checked_mul(10).filter(|_| !typed.is_empty());
     }

@@ -5,17 +5,22 @@ use std::pin::Pin;
 use futures_util::{Stream, StreamExt as _, stream};
 use quire_rpc::{Request, Response, Status, Streaming};
 
-use super::token::page_size;
 use super::wire::{
-    AddBookReply, AddBookRequest, Book, EditBookReply, EditBookRequest, ImportReply, ImportRequest, ListReply,
-    ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, SalesReply, SalesRequest,
-    TailLogRequest, UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
+    AddBookReply, AddBookRequest, Book, ChangedBook, EditBookReply, EditBookRequest, ImportReply, ImportRequest,
+    ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RefusedRow, RestockReply, RestockRequest,
+    SalesBy, SalesReply, SalesRequest, SalesRow, TailLogRequest, UpdatePriceReply, UpdatePriceRequest,
+    admin_server::Admin,
 };
+use super::{shop::no_such_book, token::page_size};
 use crate::{
     Bookstore, IdempotencyKey,
     bookstore::Tail,
     catalogue::Books,
-    domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
+    domain::{
+        self, Actor, Addition, BookId, Day, Draft, Edit, Edited, Entry, EntryKind, LogFilter, NewBook, RESTOCK_DEFAULT,
+        Raised, Sales, SalesQuery, Sold,
+    },
+    exchange::{BadRow, Report},
     fault::Fault,
     store::Page,
 };
@@ -38,29 +43,43 @@ impl Admin for AdminService {
         let request = request.into_inner();
         let after =
             token(&request.page_token)?.map(BookId::new).map(|id| id.ok_or_else(|| bad_token(&request.page_token)));
-        let page = self.store.list(after.transpose()?, page_size(request.page_size)?).await?;
+        let page = self.store.list_all(after.transpose()?, page_size(request.page_size)?).await?;
         let next_page_token = page.next.map(|id| id.to_string()).unwrap_or_default();
         Ok(Response::new(ListReply { books: books(&page.items), next_page_token }))
     }
 
     async fn restock(&self, request: Request<RestockRequest>) -> Result<Response<RestockReply>, Status> {
+        let actor = Actor::from(&request.client());
         let RestockRequest { amount, id } = request.into_inner();
-        if id.is_some() {
-            return Err(not_yet());
-        }
         let amount = amount.unwrap_or(RESTOCK_DEFAULT.cast_signed());
-        let done = self.store.restock(amount.into()).await?;
-        let books_raised = i64::try_from(done.books_raised).unwrap_or(i64::MAX);
-        Ok(Response::new(RestockReply { books_raised, amount, success: true, ..RestockReply::default() }))
+        let reply = RestockReply { amount, success: true, ..RestockReply::default() };
+        let Some(id) = id else {
+            let done = self.store.restock(amount.into(), actor).await?;
+            let books_raised = i64::try_from(done.books_raised).unwrap_or(i64::MAX);
+            return Ok(Response::new(RestockReply { books_raised, ..reply }));
+        };
+        let id = BookId::from_wire(id)?;
+        Ok(Response::new(match self.store.restock_book(id, amount.into(), actor).await? {
+            None => RestockReply { success: false, message: no_such_book(id.get()), ..reply },
+            Some(Raised { number, before, after }) => RestockReply {
+                books_raised: number.is_some().into(),
+                message: format!("book {id} has {after} copies"),
+                stock_before: Some(before.cast_signed()),
+                stock_after: Some(after.cast_signed()),
+                number: number.unwrap_or_default(),
+                ..reply
+            },
+        }))
     }
 
     async fn update_price(&self, request: Request<UpdatePriceRequest>) -> Result<Response<UpdatePriceReply>, Status> {
+        let actor = Actor::from(&request.client());
         let request = request.into_inner();
         let id = BookId::from_wire(request.id)?;
         let cents =
             request.price_cents.ok_or_else(|| Fault::invalid("price_cents", "absent", "the new price in cents"))?;
-        let reply = match self.store.update_price(id, cents).await? {
-            None => UpdatePriceReply { message: super::shop::no_such_book(id.get()), ..UpdatePriceReply::default() },
+        let reply = match self.store.update_price(id, cents, actor).await? {
+            None => UpdatePriceReply { message: no_such_book(id.get()), ..UpdatePriceReply::default() },
             Some(change) => UpdatePriceReply {
                 success: true,
                 message: format!("book {id} costs {} now", change.after),
@@ -74,38 +93,93 @@ impl Admin for AdminService {
 
     async fn log(&self, request: Request<LogRequest>) -> Result<Response<LogReply>, Status> {
         let request = request.into_inner();
-        if request.from_ms.is_some()
-            || request.to_ms.is_some()
-            || request.book_id.is_some()
-            || !request.kinds.is_empty()
-        {
-            return Err(not_yet());
-        }
         let before = token(&request.page_token)?.unwrap_or(i64::MAX);
         if before < 1 {
             return Err(bad_token(&request.page_token).into());
         }
-        let page = self.store.log(Page::Before(before), page_size(request.page_size)?).await?;
+        let (size, kinds) = (page_size(request.page_size)?, kinds(&request.kinds)?);
+        let LogRequest { from_ms, to_ms, book_id, .. } = request;
+        let filter = LogFilter { from_ms, to_ms, book: book_id.map(BookId::from_wire).transpose()?, kinds };
+        let page = if filter == LogFilter::default() {
+            self.store.log(Page::Before(before), size).await?
+        } else {
+            self.store.find_log(before, filter, size).await?
+        };
         let next_page_token = page.next.map(|number| number.to_string()).unwrap_or_default();
         Ok(Response::new(LogReply { entries: page.items.into_iter().map(Into::into).collect(), next_page_token }))
     }
 
-    async fn add_book(&self, _: Request<AddBookRequest>) -> Result<Response<AddBookReply>, Status> {
-        Err(not_yet())
+    async fn add_book(&self, request: Request<AddBookRequest>) -> Result<Response<AddBookReply>, Status> {
+        let actor = Actor::from(&request.client());
+        let AddBookRequest { id, title, topic, stock, price_cents } = request.into_inner();
+        let draft = Draft { id, title, topic, stock: stock.into(), price_cents };
+        Ok(Response::new(match self.store.add_book(draft, actor).await? {
+            Addition::Added(book, number) => AddBookReply {
+                success: true,
+                message: format!("added book {}", book.id),
+                book: Some((&book).into()),
+                number,
+            },
+            Addition::Taken(book) => AddBookReply {
+                message: format!("there is a book {} already", book.id),
+                book: Some((&book).into()),
+                ..AddBookReply::default()
+            },
+        }))
     }
 
-    async fn edit_book(&self, _: Request<EditBookRequest>) -> Result<Response<EditBookReply>, Status> {
-        Err(not_yet())
+    async fn edit_book(&self, request: Request<EditBookRequest>) -> Result<Response<EditBookReply>, Status> {
+        let actor = Actor::from(&request.client());
+        let EditBookRequest { id, title, topic, price_cents, listed } = request.into_inner();
+        let id = BookId::from_wire(id)?;
+        let edit = Edit { title, topic, price_cents, listed };
+        Ok(Response::new(match self.store.edit_book(id, edit, actor).await? {
+            None => EditBookReply { message: no_such_book(id.get()), ..EditBookReply::default() },
+            Some(Edited { before, after, number }) => EditBookReply {
+                success: true,
+                message: if number.is_some() {
+                    format!("changed book {id}")
+                } else {
+                    format!("book {id} is so already")
+                },
+                before: Some((&before).into()),
+                after: Some((&after).into()),
+                number: number.unwrap_or_default(),
+            },
+        }))
     }
 
-    async fn import(&self, _: Request<Streaming<ImportRequest>>) -> Result<Response<ImportReply>, Status> {
-        Err(not_yet())
+    async fn import(&self, request: Request<Streaming<ImportRequest>>) -> Result<Response<ImportReply>, Status> {
+        let actor = Actor::from(&request.client());
+        let mut chunks = request.into_inner();
+        let first = chunks.message().await?.unwrap_or_default();
+        let import = self.store.begin_import(first.apply.then_some(actor)).await?;
+        let mut is_wanted = import.send(first.csv.into()).await;
+        while is_wanted && let Some(chunk) = chunks.message().await? {
+            is_wanted = import.send(chunk.csv.into()).await;
+        }
+        Ok(Response::new(import.finish().await?.into()))
     }
 
     type SalesStream = Pin<Box<dyn Stream<Item = Result<SalesReply, Status>> + Send>>;
 
-    async fn sales(&self, _: Request<SalesRequest>) -> Result<Response<Self::SalesStream>, Status> {
-        Err(not_yet())
+    async fn sales(&self, request: Request<SalesRequest>) -> Result<Response<Self::SalesStream>, Status> {
+        let request = request.into_inner();
+        let by = match request.by() {
+            SalesBy::Unspecified | SalesBy::Day => domain::SalesBy::Day,
+            SalesBy::Book => domain::SalesBy::Book,
+            SalesBy::DayAndBook => domain::SalesBy::DayAndBook,
+        };
+        let book = request.book_id.map(BookId::from_wire).transpose()?;
+        let query = SalesQuery { from_ms: request.from_ms, to_ms: request.to_ms, by, book };
+        let Sales { rows, total } = self.store.sales(query).await?;
+        let total = SalesReply { rows: Vec::new(), total: Some(sales_row(None, None, None, &total)) };
+        let mut rows = rows.into_iter();
+        let messages = std::iter::from_fn(move || {
+            let rows: Vec<SalesRow> = rows.by_ref().take(SALES_AT_ONCE).map(Into::into).collect();
+            (!rows.is_empty()).then_some(SalesReply { rows, total: None })
+        });
+        Ok(Response::new(Box::pin(stream::iter(std::iter::once(total).chain(messages).map(Ok)))))
     }
 
     type TailLogStream = Pin<Box<dyn Stream<Item = Result<LogEntry, Status>> + Send>>;
@@ -117,8 +191,56 @@ impl Admin for AdminService {
     }
 }
 
-fn not_yet() -> Status {
-    Status::unimplemented("this server does not have this action yet; use a newer one")
+/// Rows in a message of [`AdminService::sales`].
+const SALES_AT_ONCE: usize = 1000;
+
+/// The kinds of a filter.
+fn kinds(wanted: &[i32]) -> Result<Vec<EntryKind>, Fault> {
+    let kind = |number: &i32| {
+        let kind = usize::try_from(number - 1).ok().and_then(|index| EntryKind::ALL.get(index));
+        kind.copied()
+            .ok_or_else(|| Fault::invalid("kinds", number, format!("kinds from 1 to {}", EntryKind::ALL.len())))
+    };
+    wanted.iter().map(kind).collect()
+}
+
+fn sales_row(day: Option<Day>, book: Option<BookId>, title: Option<&str>, sold: &Sold) -> SalesRow {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    SalesRow {
+        day: day.map(|day| day.to_string()).unwrap_or_default(),
+        book_id: book.map_or(0, BookId::get),
+        title: title.unwrap_or_default().to_owned(),
+        purchases: number(sold.purchases),
+        copies: number(sold.copies),
+        cents: sold.cents,
+        copies_unpriced: number(sold.copies_unpriced),
+    }
+}
+
+impl From<domain::SalesRow> for SalesRow {
+    fn from(row: domain::SalesRow) -> Self {
+        sales_row(row.day, row.book, row.title.as_deref(), &row.sold)
+    }
+}
+
+impl From<Report> for ImportReply {
+    fn from(report: Report) -> Self {
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let refused =
+            |row: BadRow| RefusedRow { line: number(row.line), column: row.column.to_owned(), reason: row.reason };
+        let changed = |(before, after): (NewBook, NewBook)| ChangedBook {
+            before: Some((&before).into()),
+            after: Some((&after).into()),
+        };
+        Self {
+            added: number(report.added),
+            changed: number(report.changed),
+            unchanged: number(report.unchanged),
+            refused: number(report.refused),
+            refused_rows: report.bad.into_iter().map(refused).collect(),
+            changes: report.changes.into_iter().map(changed).collect(),
+        }
+    }
 }
 
 fn entries(tail: Tail) -> impl Stream<Item = Result<LogEntry, Status>> {
@@ -154,6 +276,8 @@ impl From<Entry> for LogEntry {
             EntryKind::Adjusted => LogEntryKind::Adjusted,
             EntryKind::Removed => LogEntryKind::Removed,
             EntryKind::Edited => LogEntryKind::Edited,
+            EntryKind::Delisted => LogEntryKind::Delisted,
+            EntryKind::Listed => LogEntryKind::Listed,
         };
         Self {
             number: entry.number,
@@ -164,7 +288,7 @@ impl From<Entry> for LogEntry {
             before: entry.before,
             after: entry.after,
             idempotency_key: entry.key.as_ref().map(IdempotencyKey::as_bytes).unwrap_or_default().to_vec(),
-            actor: String::new(),
+            actor: entry.actor.map(|actor| actor.as_str().to_owned()).unwrap_or_default(),
         }
     }
 }

@@ -88,12 +88,17 @@ mod tests {
     use quire_rpc::prost::Message as _;
 
     use super::{super::wire, book_info, book_list, next_page_token};
-    use crate::{catalogue::Book, domain::BookId, money::Cents};
+    use crate::{
+        catalogue::Book,
+        domain::{BookId, NewBook},
+        money::Cents,
+    };
 
     fn book() -> impl Strategy<Value = Arc<Book>> {
         let parts = (1..=i32::MAX, ".{0,300}", ".{0,200}", 0..=i32::MAX.unsigned_abs(), 0..=Cents::MAX.get());
         parts.prop_map(|(id, title, topic, stock, cents)| {
-            Arc::new(Book::new(BookId::new(id).unwrap(), title, Arc::from(topic), stock, Cents::new(cents).unwrap()))
+            let (id, price) = (BookId::new(id).unwrap(), Cents::new(cents).unwrap());
+            Arc::new(Book::from(NewBook { id, title, topic, stock, price, listed: true }))
         })
     }
 

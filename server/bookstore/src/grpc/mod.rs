@@ -9,7 +9,7 @@ pub use admin::AdminService;
 use quire_rpc::{Code, Status};
 pub use shop::ShopService;
 
-use crate::{catalogue, fault::Fault};
+use crate::{catalogue, domain::NewBook, fault::Fault};
 
 /// The messages and services of `proto/bookstore.proto`.
 pub mod wire {
@@ -45,7 +45,21 @@ impl From<&catalogue::Book> for wire::Book {
             stock: book.stock().cast_signed(),
             price: price.as_f64(),
             price_cents: price.get(),
-            delisted: false,
+            delisted: !book.is_listed(),
+        }
+    }
+}
+
+impl From<&NewBook> for wire::Book {
+    fn from(book: &NewBook) -> Self {
+        Self {
+            id: book.id.get(),
+            title: book.title.clone(),
+            topic: book.topic.clone(),
+            stock: book.stock.cast_signed(),
+            price: book.price.as_f64(),
+            price_cents: book.price.get(),
+            delisted: !book.listed,
         }
     }
 }

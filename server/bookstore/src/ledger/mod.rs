@@ -17,12 +17,13 @@ use std::{
 use commit::{Failure, Group, GroupLimits};
 use tokio::sync::watch;
 
+pub(crate) use self::rules::{Change, Write, Written};
 use self::{
     rules::{Decision, Job},
     worker::{LedgerWorker, Shared},
 };
 use crate::{
-    domain::{BookId, PriceChange, Purchase, Receipt, Restocked},
+    domain::{Actor, BookId, PriceChange, Purchase, Raised, Receipt, Restocked},
     fault::{Fault, Limit, Unavailable},
     metrics::Metrics,
     money::Cents,
@@ -69,17 +70,33 @@ impl Ledger {
     }
 
     /// Sets a book's price; `None` if the book does not exist.
-    pub async fn set_price(&self, book: BookId, price: Cents) -> Result<Option<PriceChange>, Fault> {
-        match self.commit(Job::SetPrice(book, price)).await? {
+    pub async fn set_price(&self, book: BookId, price: Cents, actor: Actor) -> Result<Option<PriceChange>, Fault> {
+        match self.commit(Job::SetPrice(book, price, actor)).await? {
             Decision::Price(change) => Ok(change),
             _ => Err(Fault::OutcomeUnknown),
         }
     }
 
-    /// Raises every book with fewer copies to `amount`, a slice of books per transaction: after a crash in between some
+    /// Raises a book with fewer copies to `amount`; `None` if the book does not exist.
+    pub async fn restock_book(&self, book: BookId, amount: u32, actor: Actor) -> Result<Option<Raised>, Fault> {
+        match self.commit(Job::RestockBook(book, amount, actor)).await? {
+            Decision::Raised(raised) => Ok(raised),
+            _ => Err(Fault::OutcomeUnknown),
+        }
+    }
+
+    /// Adds and changes whole books in one transaction.
+    pub(crate) async fn write(&self, writes: Vec<Write>, actor: Actor) -> Result<Vec<Written>, Fault> {
+        match self.commit(Job::Write(writes, actor)).await? {
+            Decision::Written(written) => Ok(written),
+            _ => Err(Fault::OutcomeUnknown),
+        }
+    }
+
+    /// Raises every listed book with fewer copies to `amount`, a slice of books per transaction: after a crash in between some
     /// are raised and logged, and a retry does the rest.
-    pub async fn restock(&self, amount: u32) -> Result<Restocked, Fault> {
-        match self.commit(Job::Restock(amount)).await? {
+    pub async fn restock(&self, amount: u32, actor: Actor) -> Result<Restocked, Fault> {
+        match self.commit(Job::Restock(amount, actor)).await? {
             Decision::Restocked(done) => Ok(done),
             _ => Err(Fault::OutcomeUnknown),
         }

@@ -9,18 +9,68 @@ use std::{
 use commit::Pending;
 
 use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, PriceChange, Purchase, Receipt, Restocked, Verdict},
+    domain::{
+        Actor, BookId, Entry, EntryKind, IdempotencyKey, NewBook, PriceChange, Purchase, Raised, Receipt, Restocked,
+        Verdict,
+    },
     fault::Fault,
     money::Cents,
-    store::{BookChange, Changes, Facts},
+    store::{BookChange, BookFacts, BookPut, Changes, Facts},
 };
 
 /// Work for a transaction.
 pub(super) enum Job {
     Purchase(Purchase),
-    SetPrice(BookId, Cents),
+    SetPrice(BookId, Cents, Actor),
+    RestockBook(BookId, u32, Actor),
     /// Runs in separate transactions.
-    Restock(u32),
+    Restock(u32, Actor),
+    /// Runs in a transaction of its own.
+    Write(Vec<Write>, Actor),
+}
+
+/// Addition or change of a whole book by an operator.
+pub(crate) enum Write {
+    /// Adds this book, if its id is free.
+    Add(NewBook),
+    /// Adds this book under the number above the highest instead of its own.
+    AddNext(NewBook),
+    /// Changes a book.
+    Edit(BookId, Change),
+    /// Adds this book or makes the book of its id equal to it, which may stay listed or not as it is.
+    Put { book: NewBook, keeps_listed: bool },
+}
+
+/// Checked form of an [`Edit`](crate::domain::Edit).
+pub(crate) struct Change {
+    pub(crate) title: Option<String>,
+    pub(crate) topic: Option<String>,
+    pub(crate) price: Option<Cents>,
+    pub(crate) listed: Option<bool>,
+}
+
+impl Change {
+    fn of(&self, book: &NewBook) -> NewBook {
+        NewBook {
+            id: book.id,
+            title: self.title.as_ref().unwrap_or(&book.title).clone(),
+            topic: self.topic.as_ref().unwrap_or(&book.topic).clone(),
+            stock: book.stock,
+            price: self.price.unwrap_or(book.price),
+            listed: self.listed.unwrap_or(book.listed),
+        }
+    }
+}
+
+/// Result of a [`Write`].
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// The book before; `None` if it did not exist.
+    pub(crate) before: Option<NewBook>,
+    /// The book now; `None` if it does not exist, or if no id is above the highest.
+    pub(crate) after: Option<NewBook>,
+    /// Number of its last log entry; `None` if nothing changed.
+    pub(crate) number: Option<i64>,
 }
 
 impl Job {
@@ -28,8 +78,8 @@ impl Job {
     pub(super) const fn book(&self) -> Option<BookId> {
         match self {
             Self::Purchase(purchase) => Some(purchase.book),
-            Self::SetPrice(book, _) => Some(*book),
-            Self::Restock(_) => None,
+            Self::SetPrice(book, ..) | Self::RestockBook(book, ..) => Some(*book),
+            Self::Restock(..) | Self::Write(..) => None,
         }
     }
 }
@@ -38,7 +88,9 @@ impl Job {
 pub(super) enum Decision {
     Purchase(Receipt),
     Price(Option<PriceChange>),
+    Raised(Option<Raised>),
     Restocked(Restocked),
+    Written(Vec<Written>),
 }
 
 pub(super) type JobResult = Result<Decision, Fault>;
@@ -52,6 +104,8 @@ pub(super) struct Rules<'f> {
     time_ms: i64,
     /// `None` for a book that does not exist.
     drafts: BTreeMap<BookId, Option<Draft>>,
+    /// Books that an operator added or changed, before and after.
+    puts: BTreeMap<BookId, (Option<NewBook>, NewBook)>,
     entries: Vec<Entry>,
     new_keys: HashMap<IdempotencyKey, usize>,
     repeats: bool,
@@ -62,36 +116,52 @@ struct Draft {
     before: (u32, Cents),
     stock: u32,
     price: Cents,
+    listed: bool,
+}
+
+impl Draft {
+    const fn of(BookFacts { stock, price, listed }: BookFacts) -> Self {
+        Self { before: (stock, price), stock, price, listed }
+    }
 }
 
 impl<'f> Rules<'f> {
     pub(super) fn new(facts: &'f mut Facts) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        let (drafts, new_keys) = (BTreeMap::new(), HashMap::new());
-        Self { facts, time_ms, drafts, entries: Vec::new(), new_keys, repeats: false }
+        let (drafts, puts, new_keys) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
+        Self { facts, time_ms, drafts, puts, entries: Vec::new(), new_keys, repeats: false }
     }
 
     fn draft(&mut self, id: BookId) -> Option<&mut Draft> {
         let facts = &*self.facts;
-        let draft = || facts.book(id).map(|(stock, price)| Draft { before: (stock, price), stock, price });
-        self.drafts.entry(id).or_insert_with(draft).as_mut()
+        self.drafts.entry(id).or_insert_with(|| facts.book(id).map(Draft::of)).as_mut()
     }
 
     fn log(&mut self, book: BookId, kind: EntryKind, before: Option<i64>, after: Option<i64>) -> &mut Entry {
         let number = self.facts.next_number(book);
-        let entry = Entry { number, time_ms: self.time_ms, kind, book, quantity: None, before, after, key: None };
-        self.entries.push(entry);
+        let (time_ms, quantity, key, actor) = (self.time_ms, None, None, None);
+        self.entries.push(Entry { number, time_ms, kind, book, quantity, before, after, key, actor });
         let last = self.entries.len() - 1;
         &mut self.entries[last]
     }
 
-    /// Decides a purchase or a price change.
+    /// Logs a change by an operator; returns its number.
+    fn log_by(&mut self, actor: &Actor, book: BookId, kind: EntryKind, (before, after): (i64, i64)) -> i64 {
+        let entry = self.log(book, kind, Some(before), Some(after));
+        entry.actor = Some(actor.clone());
+        entry.number
+    }
+
+    /// Decides a purchase, or an operator's change of one stock or price.
     pub(super) fn decide(&mut self, job: &Job) -> Option<JobResult> {
         match job {
             Job::Purchase(purchase) => Some(self.purchase(purchase).map(Decision::Purchase)),
-            Job::SetPrice(book, price) => Some(Ok(Decision::Price(self.set_price(*book, *price)))),
-            Job::Restock(_) => None,
+            Job::SetPrice(book, price, actor) => Some(Ok(Decision::Price(self.set_price(*book, *price, actor)))),
+            Job::RestockBook(book, amount, actor) => {
+                Some(Ok(Decision::Raised(self.restock_book(*book, *amount, actor))))
+            }
+            Job::Restock(..) | Job::Write(..) => None,
         }
     }
 
@@ -109,7 +179,7 @@ impl<'f> Rules<'f> {
                 return replay(earlier, wish);
             }
         }
-        let stock = self.draft(wish.book).map(|draft| {
+        let stock = self.draft(wish.book).filter(|draft| draft.listed).map(|draft| {
             let before = draft.stock;
             draft.stock = before.checked_sub(wish.quantity).unwrap_or(before);
             (before, draft.stock)
@@ -137,29 +207,94 @@ impl<'f> Rules<'f> {
     }
 
     /// Sets a price; `None` if the book does not exist.
-    fn set_price(&mut self, id: BookId, price: Cents) -> Option<PriceChange> {
+    fn set_price(&mut self, id: BookId, price: Cents, actor: &Actor) -> Option<PriceChange> {
         let draft = self.draft(id)?;
         let before = draft.price;
         draft.price = price;
-        let entry = self.log(id, EntryKind::Price, Some(before.get()), Some(price.get()));
-        Some(PriceChange { number: entry.number, before, after: price })
+        let number = self.log_by(actor, id, EntryKind::Price, (before.get(), price.get()));
+        Some(PriceChange { number, before, after: price })
     }
 
-    /// Raises a book's stock; true if it had fewer copies than `amount`.
-    fn raise_stock(&mut self, id: BookId, amount: u32) -> bool {
-        let Some(draft) = self.draft(id).filter(|draft| draft.stock < amount) else { return false };
+    /// Raises a book's stock; `None` if the book does not exist.
+    fn restock_book(&mut self, id: BookId, amount: u32, actor: &Actor) -> Option<Raised> {
+        let draft = self.draft(id)?;
         let before = draft.stock;
-        draft.stock = amount;
-        self.log(id, EntryKind::Restock, Some(before.into()), Some(amount.into()));
-        true
+        let after = before.max(amount);
+        draft.stock = after;
+        let number =
+            (after > before).then(|| self.log_by(actor, id, EntryKind::Restock, (before.into(), after.into())));
+        Some(Raised { number, before, after })
     }
 
     /// Raises the wanted books with fewer copies than `amount`; returns their number, and where to continue if there
     /// may be more.
-    pub(super) fn raise_below(&mut self, amount: u32) -> (usize, Option<BookId>) {
+    pub(super) fn raise_below(&mut self, amount: u32, actor: &Actor) -> (usize, Option<BookId>) {
         let (books, after) = self.facts.below();
-        let raised = books.into_iter().filter(|id| self.raise_stock(*id, amount)).count();
+        let raised = books.into_iter().filter_map(|id| self.restock_book(id, amount, actor)?.number).count();
         (raised, after)
+    }
+
+    /// Carries out a write of a whole book.
+    pub(super) fn write(&mut self, write: &Write, actor: &Actor) -> Written {
+        let (before, after) = match write {
+            Write::Add(book) => {
+                let before = self.current(book.id);
+                let after = before.clone().unwrap_or_else(|| book.clone());
+                (before, after)
+            }
+            Write::AddNext(book) => {
+                let drafted = self.puts.last_key_value().map(|(id, _)| *id);
+                let highest = self.facts.highest().max(drafted);
+                let Some(id) = highest.map_or(BookId::new(1), BookId::next) else { return Written::default() };
+                (None, NewBook { id, ..book.clone() })
+            }
+            Write::Edit(id, change) => {
+                let Some(before) = self.current(*id) else { return Written::default() };
+                let after = change.of(&before);
+                (Some(before), after)
+            }
+            Write::Put { book, keeps_listed } => {
+                let before = self.current(book.id);
+                let listed = before.as_ref().filter(|_| *keeps_listed).map_or(book.listed, |before| before.listed);
+                (before, NewBook { listed, ..book.clone() })
+            }
+        };
+        let number = self.log_difference(before.as_ref(), &after, actor);
+        if number.is_some() {
+            let first = self.puts.remove(&after.id).map_or_else(|| before.clone(), |(first, _)| first);
+            self.puts.insert(after.id, (first, after.clone()));
+        }
+        Written { before, after: Some(after), number }
+    }
+
+    /// A book after the writes so far.
+    fn current(&self, id: BookId) -> Option<NewBook> {
+        self.puts.get(&id).map(|(_, after)| after).or_else(|| self.facts.whole(id)).cloned()
+    }
+
+    /// Logs the differences of a book; returns the last number, if there are any.
+    fn log_difference(&mut self, before: Option<&NewBook>, after: &NewBook, actor: &Actor) -> Option<i64> {
+        let id = after.id;
+        let mut last = None;
+        let was = before.cloned().unwrap_or_else(|| NewBook { stock: 0, listed: true, ..after.clone() });
+        if before.is_none() {
+            last = Some(self.log_by(actor, id, EntryKind::Added, (0, after.stock.into())));
+        } else if was.stock != after.stock {
+            last = Some(self.log_by(actor, id, EntryKind::Adjusted, (was.stock.into(), after.stock.into())));
+        }
+        if was.price != after.price {
+            last = Some(self.log_by(actor, id, EntryKind::Price, (was.price.get(), after.price.get())));
+        }
+        if was.title != after.title || was.topic != after.topic {
+            let entry = self.log(id, EntryKind::Edited, None, None);
+            entry.actor = Some(actor.clone());
+            last = Some(entry.number);
+        }
+        if was.listed != after.listed {
+            let kind = if after.listed { EntryKind::Listed } else { EntryKind::Delisted };
+            last = Some(self.log_by(actor, id, kind, (was.listed.into(), after.listed.into())));
+        }
+        last
     }
 
     /// The decided changes.
@@ -171,7 +306,8 @@ impl<'f> Rules<'f> {
             stock: (draft.before.0, draft.stock),
             price_cents: (draft.before.1.get(), draft.price.get()),
         };
-        Changes { books: changed.map(change).collect(), entries: self.entries, repeats: self.repeats }
+        let puts = self.puts.into_values().map(|(before, after)| BookPut { before, after }).collect();
+        Changes { books: changed.map(change).collect(), puts, entries: self.entries, repeats: self.repeats }
     }
 }
 

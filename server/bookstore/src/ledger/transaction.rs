@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, mem};
 
 use commit::{Batches, Worker};
 
-use super::rules::{Decision, Job, JobResult, PendingJob, Rules};
+use super::rules::{Decision, Job, JobResult, PendingJob, Rules, Write, Written};
 use crate::{
-    domain::BookId,
+    domain::{Actor, BookId},
     metrics::Metrics,
     store::{Facts, LedgerConnection, TransactionError, Wanted},
 };
 
-/// Purchases and price changes that share a transaction.
+/// Purchases, and operators' changes of stocks and prices, that share a transaction.
 pub(super) struct Sale {
     pub(super) jobs: Vec<PendingJob>,
     /// Result of each job; `None` if its caller gave up.
@@ -89,7 +89,7 @@ impl Sale {
 /// there may be more.
 pub(super) fn restock_slice(
     connection: &mut dyn LedgerConnection,
-    amount: u32,
+    (amount, actor): (u32, &Actor),
     after: Option<BookId>,
     most: usize,
 ) -> Result<(usize, Option<BookId>), TransactionError> {
@@ -97,11 +97,30 @@ pub(super) fn restock_slice(
     until_first(|| {
         let mut facts = transaction.read(&Wanted::Below { amount, after, most })?;
         let mut rules = Rules::new(&mut facts);
-        let raised = rules.raise_below(amount);
+        let raised = rules.raise_below(amount, actor);
         let changes = rules.into_changes();
         transaction.commit(&changes)?;
         transaction.publish(&changes);
         Ok(raised)
+    })
+}
+
+/// Carries out an operator's writes of whole books in one transaction; fills `written` before the commit.
+pub(super) fn write_books(
+    connection: &mut dyn LedgerConnection,
+    writes: &[Write],
+    actor: &Actor,
+    written: &mut Vec<Written>,
+) -> Result<(), TransactionError> {
+    let mut transaction = connection.begin()?;
+    until_first(|| {
+        let mut facts = transaction.read(&wanted_to_write(writes))?;
+        let mut rules = Rules::new(&mut facts);
+        *written = writes.iter().map(|write| rules.write(write, actor)).collect();
+        let changes = rules.into_changes();
+        transaction.commit(&changes)?;
+        transaction.publish(&changes);
+        Ok(())
     })
 }
 
@@ -132,11 +151,27 @@ fn wanted(jobs: &[PendingJob], waits: bool) -> Wanted {
                 books.insert(purchase.book);
                 keys.extend(purchase.key);
             }
-            Job::SetPrice(book, _) => {
+            Job::SetPrice(book, ..) | Job::RestockBook(book, ..) => {
                 books.insert(*book);
             }
-            Job::Restock(_) => {}
+            Job::Restock(..) | Job::Write(..) => {}
         }
     }
     Wanted::Named { books, keys, entries: jobs.len(), waits }
+}
+
+/// Most log entries of a [`Write`]: stock, price, text, and listed or not.
+const ENTRIES_A_WRITE: usize = 4;
+
+/// The facts needed for these writes.
+fn wanted_to_write(writes: &[Write]) -> Wanted {
+    let (mut books, mut highest) = (BTreeSet::new(), false);
+    for write in writes {
+        match write {
+            Write::Add(book) | Write::Put { book, .. } => _ = books.insert(book.id),
+            Write::Edit(id, _) => _ = books.insert(*id),
+            Write::AddNext(_) => highest = true,
+        }
+    }
+    Wanted::Whole { books, highest, entries: writes.len() * ENTRIES_A_WRITE }
 }

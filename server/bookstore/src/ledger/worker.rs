@@ -1,5 +1,5 @@
-//! The ledger's worker: commits batches of jobs, keeps jobs for locked books aside, runs slices of restocks between
-//! batches, and settles the outcome of a COMMIT that failed.
+//! The ledger's worker: commits batches of jobs, keeps jobs for locked books aside, runs slices of restocks and writes of
+//! whole books between batches, and settles the outcome of a COMMIT that failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,10 +12,10 @@ use commit::{Batches, Worker};
 
 use super::{
     rules::{Decision, Job, JobResult, PendingJob},
-    transaction::{Sale, count, restock_slice},
+    transaction::{Sale, count, restock_slice, write_books},
 };
 use crate::{
-    domain::{BookId, Restocked},
+    domain::{Actor, BookId, Restocked},
     fault::{Fault, Unavailable},
     metrics::Metrics,
     settings::Settings,
@@ -77,6 +77,7 @@ impl Worker for LedgerWorker {
             shared: &shared,
             connection,
             restocks: VecDeque::new(),
+            writes: VecDeque::new(),
             locked: LockedBooks::default(),
             tried: Instant::now(),
             has_sold: false,
@@ -112,7 +113,7 @@ impl Worker for LedgerWorker {
     fn deadline(job: &Job) -> Option<Instant> {
         match job {
             Job::Purchase(purchase) => purchase.deadline,
-            Job::SetPrice(..) | Job::Restock(_) => None,
+            Job::SetPrice(..) | Job::RestockBook(..) | Job::Restock(..) | Job::Write(..) => None,
         }
     }
 }
@@ -150,6 +151,8 @@ struct Serving<'a> {
     shared: &'a Shared,
     connection: Box<dyn LedgerConnection + 'a>,
     restocks: VecDeque<Restock>,
+    /// Writes of whole books, and the time at which each came.
+    writes: VecDeque<(PendingJob, Instant)>,
     locked: LockedBooks,
     /// Time of the last retry of `locked`.
     tried: Instant,
@@ -162,6 +165,7 @@ struct Serving<'a> {
 struct Restock {
     job: PendingJob,
     amount: u32,
+    actor: Actor,
     after: Option<BookId>,
     raised: u64,
     /// Time of its last progress.
@@ -190,9 +194,14 @@ impl Serving<'_> {
         batches: &mut Batches<'_, LedgerWorker>,
     ) -> Result<bool, Broken> {
         let is_idle = batch.is_empty();
-        for job in batch.extract_if(.., |pending| matches!(pending.job, Job::Restock(_))) {
-            if let Job::Restock(amount) = job.job {
-                self.restocks.push_back(Restock { job, amount, after: None, raised: 0, moved: Instant::now() });
+        for job in batch.extract_if(.., |pending| matches!(pending.job, Job::Restock(..) | Job::Write(..))) {
+            let (after, raised, moved) = (None, 0, Instant::now());
+            match &job.job {
+                Job::Restock(amount, actor) => {
+                    let (amount, actor) = (*amount, actor.clone());
+                    self.restocks.push_back(Restock { job, amount, actor, after, raised, moved });
+                }
+                _ => self.writes.push_back((job, moved)),
             }
         }
         let is_locked = |pending: &mut PendingJob| pending.job.book().is_some_and(|book| self.locked.has(book));
@@ -205,11 +214,12 @@ impl Serving<'_> {
         batches.send_answers();
         self.try_locked(batches)?;
         self.continue_restock(batches)?;
+        self.write_next(batches)?;
         self.connection.tend(is_idle)?;
-        Ok(!self.restocks.is_empty() || !self.locked.is_empty())
+        Ok(!self.restocks.is_empty() || !self.writes.is_empty() || !self.locked.is_empty())
     }
 
-    /// Carries out purchases and price changes. Returns the books that are locked, and keeps their jobs aside.
+    /// Carries out purchases, restocks of one book and price changes. Returns the books that are locked, and keeps their jobs aside.
     fn sell(
         &mut self,
         jobs: Vec<PendingJob>,
@@ -264,7 +274,7 @@ impl Serving<'_> {
     fn continue_restock(&mut self, batches: &mut Batches<'_, LedgerWorker>) -> Result<(), Broken> {
         let Some(mut restock) = self.restocks.pop_front() else { return Ok(()) };
         let most = self.shared.settings.restock_slice.max(1);
-        match restock_slice(&mut *self.connection, restock.amount, restock.after, most) {
+        match restock_slice(&mut *self.connection, (restock.amount, &restock.actor), restock.after, most) {
             Ok((raised, after)) => {
                 restock.raised += u64::try_from(raised).unwrap_or(u64::MAX);
                 (restock.after, restock.moved) = (after, Instant::now());
@@ -287,6 +297,34 @@ impl Serving<'_> {
                 let stopped = |fault| if raised > 0 { Fault::Stopped(raised) } else { fault };
                 answer_error(error, [restock.job], batches, stopped)
             }
+        }
+    }
+
+    /// Carries out the oldest write of whole books.
+    fn write_next(&mut self, batches: &mut Batches<'_, LedgerWorker>) -> Result<(), Broken> {
+        let Some((job, since)) = self.writes.pop_front() else { return Ok(()) };
+        let Job::Write(writes, actor) = &job.job else { return Ok(()) };
+        if job.is_abandoned() {
+            return Ok(());
+        }
+        let mut written = Vec::new();
+        match write_books(&mut *self.connection, writes, actor, &mut written) {
+            Ok(()) => {
+                batches.answer(job, Ok(Decision::Written(written)));
+                Ok(())
+            }
+            Err(TransactionError::Refused(Fault::Unavailable(Unavailable::BookLocked)))
+                if since.elapsed() < self.shared.settings.busy_timeout =>
+            {
+                self.writes.push_back((job, since));
+                Ok(())
+            }
+            Err(TransactionError::Unknown(broken, Some(transaction))) => {
+                let decided = vec![(job, Some(Ok(Decision::Written(written))))];
+                *self.unsettled = Some(Unsettled { transaction, since: Instant::now(), decided });
+                Err(broken)
+            }
+            Err(error) => answer_error(error, [job], batches, |fault| fault),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey, KeyOwner},
+    domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
@@ -26,15 +26,32 @@ pub(crate) enum Wanted {
         /// True to wait for books that others have locked before they are left out.
         waits: bool,
     },
-    /// Facts of at most `most` books with fewer copies than `amount` and ids above `after`.
+    /// All of these books, and the highest id if wanted.
+    Whole {
+        books: BTreeSet<BookId>,
+        highest: bool,
+        /// Most log entries that may result.
+        entries: usize,
+    },
+    /// Facts of at most `most` listed books with fewer copies than `amount` and ids above `after`.
     Below { amount: u32, after: Option<BookId>, most: usize },
+}
+
+/// State of a book.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BookFacts {
+    pub stock: u32,
+    pub price: Cents,
+    pub listed: bool,
 }
 
 /// The store's state inside a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Stock and price; without books that do not exist.
-    pub(super) books: FxHashMap<BookId, (u32, Cents)>,
+    /// Without books that do not exist.
+    pub(super) books: FxHashMap<BookId, BookFacts>,
+    /// The books of [`Wanted::Whole`], and the highest id.
+    pub(super) whole: (HashMap<BookId, NewBook>, Option<BookId>),
     /// Earlier entries with the wanted keys.
     pub(super) earlier: HashMap<IdempotencyKey, Entry>,
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
@@ -78,8 +95,18 @@ impl Facts {
         self.locked.contains(&id)
     }
 
-    /// A book's stock and price; `None` if it does not exist.
-    pub(crate) fn book(&self, id: BookId) -> Option<(u32, Cents)> {
+    /// A book of [`Wanted::Whole`]; `None` if it does not exist.
+    pub(crate) fn whole(&self, id: BookId) -> Option<&NewBook> {
+        self.whole.0.get(&id)
+    }
+
+    /// The highest id, if wanted.
+    pub(crate) const fn highest(&self) -> Option<BookId> {
+        self.whole.1
+    }
+
+    /// A book's state; `None` if it does not exist.
+    pub(crate) fn book(&self, id: BookId) -> Option<BookFacts> {
         self.books.get(&id).copied()
     }
 
@@ -118,7 +145,8 @@ mod tests {
     }
 
     fn facts(books: impl IntoIterator<Item = i32>, numbers: RangeInclusive<i64>) -> Facts {
-        let books = books.into_iter().map(|book| (id(book), (1, Cents::new(1).expect("a valid price")))).collect();
+        let book = BookFacts { stock: 1, price: Cents::new(1).expect("a valid price"), listed: true };
+        let books = books.into_iter().map(|number| (id(number), book)).collect();
         Facts { books, numbers: vec![numbers].into_iter().flatten(), ..Facts::default() }
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::facts::{Facts, Wanted};
 use crate::{
     catalogue::{Book, Books},
-    domain::{BookId, Entry, EntryKind},
+    domain::{BookId, Entry, EntryKind, LogFilter, NewBook, SalesQuery, Sold},
     fault::{Fault, Unavailable},
 };
 
@@ -23,6 +23,43 @@ pub enum Page {
     /// Oldest first, newer than this number.
     After(i64),
 }
+
+/// Books of a page.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    /// All, delisted ones too.
+    All,
+    /// All that shoppers find.
+    Listed,
+    /// The listed ones of this topic.
+    Topic(String),
+}
+
+/// Entries of a filtered log, newest first, and the number before which the next page begins, if there may be more.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) next: Option<i64>,
+}
+
+impl Found {
+    /// A page of at most `count` entries, of which the numbers from `floor` on were looked at and those from `first` on
+    /// may be wanted.
+    pub(super) fn of(entries: Vec<Entry>, count: usize, floor: i64, first: i64) -> Self {
+        let next = match entries.last().filter(|_| entries.len() == count) {
+            Some(last) => Some(last.number),
+            None => Some(floor),
+        };
+        Self { next: next.filter(|next| *next > first.max(1)), entries }
+    }
+}
+
+/// Sums by day, in days since 1970, and by book; an error if there are too many.
+pub(crate) type Sums = Result<Vec<(Option<i64>, Option<BookId>, Sold)>, TooMany>;
+
+/// More rows of sales than fit into memory.
+#[derive(Debug)]
+pub(crate) struct TooMany(pub(crate) usize);
 
 /// Storage of books and their log. Opening one publishes its catalogue.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
@@ -55,11 +92,17 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Up to `count` log entries.
     fn log(&self, page: Page, count: usize) -> ReadFuture<'_, Vec<Entry>>;
 
-    /// One book from the database.
+    /// Up to `count` of the chosen log entries before the number `before`, newest first. A page may end early.
+    fn find(&self, before: i64, filter: LogFilter, count: usize) -> ReadFuture<'_, Found>;
+
+    /// Sums of sales.
+    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, Sums>;
+
+    /// One listed book from the database.
     fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>>;
 
-    /// Up to `count` books with ids above `after` from the database; only of this topic, if given.
-    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books>;
+    /// Up to `count` of the chosen books with ids above `after`, from the database.
+    fn books(&self, which: Which, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books>;
 }
 
 /// The ledger's connection. If a call fails with [`Broken`], the connection is dropped.
@@ -105,11 +148,20 @@ pub(crate) struct BookChange {
     pub price_cents: (i64, i64),
 }
 
+/// A whole book before, if it existed, and after.
+#[derive(Clone, Debug)]
+pub(crate) struct BookPut {
+    pub before: Option<NewBook>,
+    pub after: NewBook,
+}
+
 /// Writes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// By id.
     pub books: Vec<BookChange>,
+    /// By id; none of them is in `books`.
+    pub puts: Vec<BookPut>,
     /// Each book's in the order of numbers.
     pub entries: Vec<Entry>,
     /// An answer repeats the result of an earlier transaction, and must wait until that is as durable as this one.
@@ -147,13 +199,23 @@ pub(crate) struct TransactionId {
     pub batch: i64,
 }
 
-/// A kind's code in the column `kind` of either database.
+/// Number of kinds with a code of their own: the tables' first schema allows no others.
+const CODES: usize = 8;
+
+/// A kind's code in the column `kind` of either database. Books that are delisted or listed again are edited there, from
+/// 1 to 0 or from 0 to 1.
 pub(super) fn code(kind: EntryKind) -> i64 {
+    let kind = if matches!(kind, EntryKind::Delisted | EntryKind::Listed) { EntryKind::Edited } else { kind };
     let index = EntryKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
     i64::try_from(index).unwrap_or_default() + 1
 }
 
-/// The kind with this code.
-pub(super) fn kind(code: i64) -> Option<EntryKind> {
-    EntryKind::ALL.get(usize::try_from(code - 1).ok()?).copied()
+/// The kind with this code, `before` and `after`.
+pub(super) fn kind(code: i64, before: Option<i64>, after: Option<i64>) -> Option<EntryKind> {
+    let kind = EntryKind::ALL[..CODES].get(usize::try_from(code - 1).ok()?).copied()?;
+    Some(match (kind, before, after) {
+        (EntryKind::Edited, Some(1), Some(0)) => EntryKind::Delisted,
+        (EntryKind::Edited, Some(0), Some(1)) => EntryKind::Listed,
+        _ => kind,
+    })
 }

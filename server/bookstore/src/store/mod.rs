@@ -13,17 +13,22 @@ mod postgres;
 #[cfg(not(feature = "postgres"))]
 #[path = "without_postgres.rs"]
 mod postgres;
+mod range;
 mod sqlite;
 mod sums;
 
-pub(crate) use facts::{Facts, Wanted};
+pub(crate) use facts::{BookFacts, Facts, Wanted};
 pub use interface::Page;
-pub(crate) use interface::{BookChange, Broken, Changes, LedgerConnection, Store, TransactionError, TransactionId};
+pub(crate) use interface::Which;
+pub(crate) use interface::{
+    BookChange, BookPut, Broken, Changes, LedgerConnection, Store, TransactionError, TransactionId,
+};
 pub use migrate::{MigrateError, Migrated, migrate};
 pub use postgres::DatabaseError;
 pub(crate) use postgres::{Importer, open_shared};
 #[cfg(feature = "postgres")]
 pub use postgres::{SchemaError, TargetError};
 pub use sqlite::{Contents, CopyError, OpenError, VERSION, contents, copy};
-pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};
+pub(crate) use sqlite::{Role, SqliteStore, change_books, each_book, find_books, insert_books, open, reader, reason};
+pub(crate) use sums::Count;
 pub use sums::Sums;

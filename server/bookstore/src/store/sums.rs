@@ -42,3 +42,10 @@ impl std::fmt::Display for Sums {
         )
     }
 }
+
+/// Books to be visited, and whether some of them are delisted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Count {
+    pub(crate) books: u64,
+    pub(crate) delisted: bool,
+}

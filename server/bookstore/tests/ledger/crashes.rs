@@ -11,7 +11,7 @@ use std::{
 use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict, domain::EntryKind};
 use postgres_testing::Server;
 
-use super::{Shop, close, id, key};
+use super::{Shop, close, id, key, operator};
 
 const CLIENTS: usize = 8;
 const BOOKS: [i32; 4] = [12365, 12498, 53477, 53573];
@@ -56,7 +56,7 @@ fn sell_through(server: &mut Server, stores: usize, disturb: impl FnOnce(&mut Se
     let shop = Shop::at(Some(server.database()));
     let settings = Settings { database_timeout: Duration::from_secs(3), ..Settings::default() };
     let stores: Vec<Bookstore> = (0..stores).map(|_| shop.open(&settings)).collect();
-    shop.runtime.block_on(stores[0].restock(1_000_000)).expect("stock");
+    shop.runtime.block_on(stores[0].restock(1_000_000, operator())).expect("stock");
     let (stop, sold) = (AtomicBool::new(false), AtomicUsize::new(0));
     let seen: Vec<Seen> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)

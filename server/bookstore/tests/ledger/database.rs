@@ -11,7 +11,7 @@ use bookstore::{
 use hosting::Client;
 use postgres_testing::{Psql, Server, database_of, shared};
 
-use super::{Kind, Shop, close, id, key};
+use super::{Kind, Shop, close, id, key, operator};
 
 /// Far above the promised time, because a test machine may be busy; the wait itself is reported.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,7 +51,7 @@ fn what_one_server_sells_the_others_show() {
 fn shows_a_book_that_was_sold_before_it_was_known() {
     let shop = Shop::of(Kind::Database);
     let store = shop.open(&Settings { follow_interval: Duration::from_hours(1), ..Settings::default() });
-    shop.other_program("SET quire.ledger = 'on'; INSERT INTO book VALUES (7, 'Unheard of', 'rumours', 5, 100)");
+    shop.other_program("SET quire.ledger = 'on'; INSERT INTO book (id, title, topic, stock, price_cents) VALUES (7, 'Unheard of', 'rumours', 5, 100)");
     let bought = shop.runtime.block_on(store.buy(id(7), 1, None, None)).expect("no fault");
     assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(4)));
     let shown = || shop.runtime.block_on(store.lookup(id(7))).expect("no fault").map(|book| book.stock());
@@ -150,7 +150,7 @@ fn a_book_that_another_transaction_holds_is_waited_for_and_other_books_are_sold_
     let (changed, removed) = (begin(53477), begin(53573));
     let restock = {
         let store = store.clone();
-        shop.runtime.spawn(async move { store.restock(1001).await })
+        shop.runtime.spawn(async move { store.restock(1001, operator()).await })
     };
     for _ in 0..3 {
         assert_eq!(buy(&store, 12365).expect("no fault").verdict, Verdict::Bought);

@@ -33,7 +33,9 @@ fn readers_see_what_another_program_changed_adds_renames_and_removes(kind: Kind)
     seen(&shop, &store, "a change", |store| {
         book(&shop, store, 12365) == Some(("Surviving College".to_owned(), 5, 777))
     });
-    shop.other_program("INSERT INTO book VALUES (1, 'New', 'college life', 3, 100)");
+    shop.other_program(
+        "INSERT INTO book (id, title, topic, stock, price_cents) VALUES (1, 'New', 'college life', 3, 100)",
+    );
     seen(&shop, &store, "a new book", |store| book(&shop, store, 1).is_some());
     shop.other_program("UPDATE book SET title = 'Newer', topic = 'other' WHERE id = 1");
     seen(&shop, &store, "a new title", |store| book(&shop, store, 1).is_some_and(|book| book.0 == "Newer"));

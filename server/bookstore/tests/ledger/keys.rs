@@ -3,7 +3,7 @@
 use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict, domain::KeyOwner};
 use rusqlite::Connection;
 
-use super::{Kind, Shop, both, close, id, key};
+use super::{Kind, Shop, both, close, id, key, operator};
 
 both!(
     every_key_is_found_after_restarts_wherever_it_is,
@@ -119,7 +119,7 @@ fn a_refusal_is_repeated_even_when_there_is_stock_again(kind: Kind) {
     assert_eq!(buy(&shop, &store, 7, 1, "the last").unwrap().verdict, Verdict::Bought);
     assert_eq!(buy(&shop, &store, 7, 1, "late").unwrap().verdict, Verdict::SoldOut);
     assert_eq!(buy(&shop, &store, 8, 1, "nowhere").unwrap().verdict, Verdict::NoSuchBook);
-    shop.runtime.block_on(store.restock(50)).unwrap();
+    shop.runtime.block_on(store.restock(50, operator())).unwrap();
     shop.import("8,Title,topic,5,1.00\n");
     close(&store);
     let store = shop.open(&Settings::default());

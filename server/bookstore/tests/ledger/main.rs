@@ -11,6 +11,7 @@ mod keys;
 mod migrate;
 mod model;
 mod moved_files;
+mod operators;
 #[cfg(feature = "postgres")]
 mod quorum;
 
@@ -21,7 +22,7 @@ use std::{
 
 use bookstore::{
     Bookstore, IdempotencyKey, Settings,
-    domain::{BookId, Entry},
+    domain::{Actor, BookId, Entry},
     exchange,
     metrics::Metrics,
     store::Page,
@@ -140,4 +141,8 @@ fn id(id: i32) -> BookId {
 
 fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::from_wire(text.as_bytes()).expect("a valid key").expect("not empty")
+}
+
+fn operator() -> Actor {
+    Actor::named("an operator")
 }

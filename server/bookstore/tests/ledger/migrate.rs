@@ -5,7 +5,7 @@ use bookstore::{
     store::{MigrateError, Migrated, migrate},
 };
 
-use super::{Kind, Shop, close, id, key};
+use super::{Kind, Shop, close, id, key, operator};
 
 #[test]
 fn a_file_that_is_copied_goes_on_in_the_database_where_it_was() {
@@ -21,7 +21,7 @@ fn a_file_that_is_copied_goes_on_in_the_database_where_it_was() {
     let first: Vec<Receipt> = (0..10).map(|number| buy(&file, &store, 7, &format!("key {number}"))).collect();
     let refused = buy(&file, &store, 8, "late");
     assert_eq!(refused.verdict, Verdict::SoldOut);
-    file.runtime.block_on(store.update_price(id(7), 1)).expect("no fault");
+    file.runtime.block_on(store.update_price(id(7), 1, operator())).expect("no fault");
     let log = file.log(&store);
     assert!(matches!(copy(), Err(MigrateError::Selling(_))), "a server has the file open");
     close(&store);

@@ -1,22 +1,24 @@
-//! Concurrent random purchases, restocks and price changes, in every mode, on one store or two over one file. The log
+//! Concurrent random purchases and changes by operators, in every mode, on one store or two over one file. The log
 //! is their order; a model that replays it must agree with every answer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bookstore::{
     Bookstore, CommitMode, Fault, Receipt, Settings, Verdict,
-    domain::{Entry, EntryKind},
+    domain::{Edit, Entry, EntryKind},
 };
 use proptest::prelude::*;
 use tokio::task::JoinSet;
 
-use super::{Kind, Shop, close, id, key};
+use super::{Kind, Shop, close, id, key, operator};
 
 #[derive(Clone, Debug)]
 enum Action {
     Buy { book: i32, quantity: i32, key: Option<u8> },
     Restock(i64),
+    RestockBook { book: i32, amount: i64 },
     Price { book: i32, cents: i64 },
+    Edit { book: i32, title: Option<String>, listed: Option<bool> },
 }
 
 #[derive(Debug)]
@@ -33,7 +35,10 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         12 => buy.prop_map(|(book, quantity, key)| Action::Buy { book, quantity, key }),
         1 => (0..20_i64).prop_map(Action::Restock),
+        1 => (1..=4, 0..20_i64).prop_map(|(book, amount)| Action::RestockBook { book, amount }),
         1 => (1..=4, 0..10_000_i64).prop_map(|(book, cents)| Action::Price { book, cents }),
+        2 => (1..=4, prop::option::of("[A-C]"), prop::option::weighted(0.7, prop::bool::weighted(0.7)))
+            .prop_map(|(book, title, listed)| Action::Edit { book, title, listed }),
     ]
 }
 
@@ -43,9 +48,16 @@ async fn perform(store: Bookstore, action: Action) -> (Action, Answer) {
             let key = number.map(|number| key(&format!("key {number}")));
             Answer::Receipt(store.buy(id(book), quantity, key, None).await)
         }
-        Action::Restock(amount) => store.restock(amount).await.map(|_| Answer::Done).expect("no fault"),
+        Action::Restock(amount) => store.restock(amount, operator()).await.map(|_| Answer::Done).expect("no fault"),
         Action::Price { book, cents } => {
-            store.update_price(id(book), cents).await.map(|_| Answer::Done).expect("no fault")
+            store.update_price(id(book), cents, operator()).await.map(|_| Answer::Done).expect("no fault")
+        }
+        Action::RestockBook { book, amount } => {
+            store.restock_book(id(book), amount, operator()).await.map(|_| Answer::Done).expect("no fault")
+        }
+        Action::Edit { book, ref title, listed } => {
+            let edit = Edit { title: title.clone(), listed, ..Edit::default() };
+            store.edit_book(id(book), edit, operator()).await.map(|_| Answer::Done).expect("no fault")
         }
     };
     (action, answer)
@@ -53,7 +65,7 @@ async fn perform(store: Bookstore, action: Action) -> (Action, Answer) {
 
 /// Replays the log and checks each entry against the state before it.
 fn replay(kind: Kind, log: &[Entry]) -> (BTreeMap<i32, i64>, BTreeMap<i32, i64>) {
-    let (mut stock, mut price) = (BTreeMap::new(), BTreeMap::new());
+    let (mut stock, mut price, mut delisted) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     assert!(log.is_sorted_by(|one, next| one.number < next.number), "numbers rise");
     for (place, entry) in log.iter().enumerate() {
         if kind == Kind::File {
@@ -61,18 +73,21 @@ fn replay(kind: Kind, log: &[Entry]) -> (BTreeMap<i32, i64>, BTreeMap<i32, i64>)
         }
         let book = entry.book.get();
         let known = stock.get(&book).copied();
+        let seen = known.filter(|_| !delisted.contains(&book));
+        let by_operator = !matches!(entry.kind, EntryKind::Added | EntryKind::Purchase | EntryKind::Refused);
+        assert_eq!(entry.actor, by_operator.then(operator));
         match entry.kind {
             EntryKind::Added => drop(stock.insert(book, entry.after.unwrap())),
             EntryKind::Purchase => {
-                assert_eq!(entry.before, known);
+                assert_eq!(entry.before, seen);
                 let after = known.unwrap() - i64::from(entry.quantity.unwrap());
                 assert!(after >= 0, "never oversold");
                 assert_eq!(entry.after, Some(after));
                 stock.insert(book, after);
             }
             EntryKind::Refused => {
-                assert_eq!((entry.before, entry.after), (known, known));
-                assert!(known.is_none_or(|known| known < i64::from(entry.quantity.unwrap())), "refused for a reason");
+                assert_eq!((entry.before, entry.after), (seen, seen));
+                assert!(seen.is_none_or(|seen| seen < i64::from(entry.quantity.unwrap())), "refused for a reason");
             }
             EntryKind::Restock => {
                 assert_eq!(entry.before, known);
@@ -80,6 +95,9 @@ fn replay(kind: Kind, log: &[Entry]) -> (BTreeMap<i32, i64>, BTreeMap<i32, i64>)
                 stock.insert(book, entry.after.unwrap());
             }
             EntryKind::Price => drop(price.insert(book, entry.after.unwrap())),
+            EntryKind::Edited => {}
+            EntryKind::Delisted => assert!(delisted.insert(book), "it was listed"),
+            EntryKind::Listed => assert!(delisted.remove(&book), "it was delisted"),
             other => panic!("nothing here makes an entry of {other:?}"),
         }
     }
@@ -135,7 +153,7 @@ fn check(kind: Kind, settings: &[Settings], actions: &[Action]) {
     stores.iter().for_each(close);
     // A restart reads the state of the log.
     let store = shop.open(&settings[0]);
-    let books = shop.runtime.block_on(store.list(None, 0)).expect("books").items;
+    let books = shop.runtime.block_on(store.list_all(None, 0)).expect("books").items;
     let read: BTreeMap<i32, i64> = books.iter().map(|book| (book.id().get(), i64::from(book.stock()))).collect();
     assert_eq!(read, stock);
     for book in books.iter() {

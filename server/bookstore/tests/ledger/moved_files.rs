@@ -4,7 +4,7 @@ use std::{fs, thread, time::Duration};
 
 use bookstore::{Bookstore, Fault, Settings, Verdict, domain::EntryKind};
 
-use super::{Shop, id};
+use super::{Shop, id, operator};
 
 const BOOK: i32 = 12365;
 
@@ -30,7 +30,7 @@ fn nothing_is_sold_while_the_files_are_not_where_they_were_opened() {
     let shop = Shop::new();
     let (folder, away) = (shop.folder.path(), shop.folder.path().with_extension("away"));
     let store = shop.open(&Settings::default());
-    shop.runtime.block_on(store.restock(100)).expect("stock");
+    shop.runtime.block_on(store.restock(100, operator())).expect("stock");
     sells_again(&shop, &store);
 
     fs::rename(folder, &away).expect("moved");

@@ -274,7 +274,7 @@ fn what_is_exported_and_imported_is_the_same_catalogue() {
     for (id, title, topic) in
         [(7, "Quotes \"and\", commas", "a,b"), (8, "One \u{1f4d6} \"\"", "été"), (9, "'; DROP", "x")]
     {
-        let sql = "INSERT INTO book VALUES (?1, ?2, ?3, 5, 1205)";
+        let sql = "INSERT INTO book (id, title, topic, stock, price_cents) VALUES (?1, ?2, ?3, 5, 1205)";
         other.execute(sql, (id, title, topic)).expect("the change is taken");
     }
     other.execute("DELETE FROM book WHERE id = 12365", ()).expect("the change is taken");

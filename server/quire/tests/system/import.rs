@@ -25,9 +25,18 @@ const BAD: [(&[u8], &str); 14] = [
     (b"1,A,b,1,1\n", "line 3, column id: 1 is the id of a book that is there already; it must be a new one"),
     (b"x,A,b,1,1\n", "line 3, column id: id is 'x'; it must be a whole number from 1 to 2147483647"),
     (b"-2,A,b,1,1\n", "line 3, column id: id is '-2'; it must be a whole number from 1 to 2147483647"),
-    (b"2,A\x1b[2J,b,1,1\n", "line 3, column title: it holds the invisible control character U+001B"),
-    (b"2,A,b\xe2\x80\xaec,1,1\n", "line 3, column topic: it holds the invisible control character U+202E"),
-    (b"2,A\x00,b,1,1\n", "line 3, column title: it holds the invisible control character U+0000"),
+    (
+        b"2,A\x1b[2J,b,1,1\n",
+        "line 3, column title: title is 'A\\u{1b}[2J'; it must be without the invisible control character U+001B",
+    ),
+    (
+        b"2,A,b\xe2\x80\xaec,1,1\n",
+        "line 3, column topic: topic is 'b\\u{202e}c'; it must be without the invisible control character U+202E",
+    ),
+    (
+        b"2,A\x00,b,1,1\n",
+        "line 3, column title: title is 'A\\0'; it must be without the invisible control character U+0000",
+    ),
     (b"2,,b,1,1\n", "line 3, column title: title is ''; it must be 1 to 4096 bytes of text"),
     (b"2,A, ,1,1\n", "line 3, column topic: topic is ''; it must be 1 to 256 bytes of text"),
     (b"2,A,b,-1,1\n", "line 3, column stock: stock is '-1'; it must be a whole number from 0 to 2147483647"),

@@ -122,7 +122,9 @@ fn the_console_shows_a_title_as_it_is() {
     // An import would refuse it; another program may write anything.
     let title = "bad\u{1b}[2J\u{202e}title";
     let other = store::other_program(folder.path());
-    other.execute("INSERT INTO book VALUES (9, ?1, 't', 1, 100)", [title]).expect("the change is taken");
+    other
+        .execute("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (9, ?1, 't', 1, 100)", [title])
+        .expect("the change is taken");
     let mut server = process::Server::start(folder.path());
     let table = server.console("list", "bad");
     assert!(table.contains("bad\\u{1b}[2J\\u{202e}title"), "{table:?}");

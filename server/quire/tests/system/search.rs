@@ -95,8 +95,11 @@ async fn pages_go_on_where_they_were_while_books_come_and_go() {
     let server = Server::start(folder.path());
     let mut changes = vec![
         format!("DELETE FROM book WHERE id = {}", FIRST + 999),
-        format!("INSERT INTO book VALUES ({}, 'The Last', '{TOPIC}', 1, 100)", FIRST + BOOKS),
-        format!("INSERT INTO book VALUES (1, 'The First', '{TOPIC}', 1, 100)"),
+        format!(
+            "INSERT INTO book (id, title, topic, stock, price_cents) VALUES ({}, 'The Last', '{TOPIC}', 1, 100)",
+            FIRST + BOOKS
+        ),
+        format!("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (1, 'The First', '{TOPIC}', 1, 100)"),
     ];
     let other = store::other_program(folder.path());
     let found = by_pages(&server, 1000, || {

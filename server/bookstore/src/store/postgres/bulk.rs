@@ -1,7 +1,10 @@
 //! Bulk transactions of commands: an import that adds books and reads them by id, and a copy that fills empty tables with
 //! foreign rows and their numbers by COPY.
 
-use std::pin::{Pin, pin};
+use std::{
+    collections::HashMap,
+    pin::{Pin, pin},
+};
 
 use futures_util::TryStreamExt as _;
 use tokio::runtime::Runtime;
@@ -11,16 +14,20 @@ use tokio_postgres::{
 };
 
 use super::{
-    super::{interface::code, sums::Sums},
+    super::{
+        interface::code,
+        sums::{Count, Sums},
+    },
     errors::PostgresError,
     link::Link,
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, insert},
     schema::{CHANNEL, First},
     store::{DatabaseError, prepared, runtime},
     target::Target,
+    transaction::{REPLACE, Wholes},
 };
 use crate::{
-    domain::{Entry, IdempotencyKey, NewBook},
+    domain::{Actor, BookId, Entry, IdempotencyKey, NewBook},
     settings::Settings,
 };
 
@@ -58,6 +65,31 @@ impl Importer {
         Ok(books.iter().map(|book| free.remove(&book.id.get())).collect())
     }
 
+    /// The books that have the ids of these, locked.
+    pub(crate) fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, String> {
+        let ids: Vec<i32> = books.iter().map(|book| book.id.get()).collect();
+        let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE");
+        let rows = self.runtime.block_on(self.link.client.query(&sql, &[&ids])).map_err(error_text)?;
+        let found = rows.iter().map(|row| book(row, 0).map(|book| (book.id, book)));
+        found.collect::<Result<_, _>>().map_err(|error| error.reason())
+    }
+
+    /// Makes the books with the ids of these equal to them; the trigger logs it.
+    pub(crate) fn change(&mut self, books: &[NewBook]) -> Result<(), String> {
+        if books.is_empty() {
+            return Ok(());
+        }
+        let all = Wholes::of(books.iter());
+        let client = &self.link.client;
+        let changed = self.runtime.block_on(async {
+            client.batch_execute("SET LOCAL quire.ledger = 'off'").await?;
+            let replace = client.prepare(REPLACE).await?;
+            all.write(&self.link, &replace).await?;
+            client.batch_execute("SET LOCAL quire.ledger = 'on'").await
+        });
+        changed.map_err(error_text)
+    }
+
     /// Commits, and notifies servers.
     pub(crate) fn commit(self) -> Result<(), String> {
         let sql = format!("NOTIFY {CHANNEL}; COMMIT");
@@ -68,7 +100,7 @@ impl Importer {
     /// Visits every book by id in one snapshot; first their number.
     pub(crate) fn each_book<E: From<String>>(
         &self,
-        count: impl FnOnce(u64),
+        count: impl FnOnce(Count),
         mut show: impl FnMut(NewBook) -> Result<(), E>,
     ) -> Result<(), E> {
         let failed = |error: PostgresError| E::from(error.reason());
@@ -76,8 +108,10 @@ impl Importer {
         self.runtime.block_on(async {
             let client = &self.link.client;
             client.batch_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await.map_err(sql)?;
-            let books = client.query_one("SELECT count(*) FROM book", &[]).await.map_err(sql)?;
-            count(books.try_get::<_, i64>(0).map_err(sql)?.unsigned_abs());
+            let books = "SELECT count(*), coalesce(NOT bool_and(listed), false) FROM book";
+            let books = client.query_one(books, &[]).await.map_err(sql)?;
+            let delisted = books.try_get(1).map_err(sql)?;
+            count(Count { books: books.try_get::<_, i64>(0).map_err(sql)?.unsigned_abs(), delisted });
             let all = format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id");
             let mut rows = pin!(client.query_raw(&all, Vec::<i32>::new()).await.map_err(sql)?);
             while let Some(row) = rows.try_next().await.map_err(sql)? {
@@ -131,7 +165,7 @@ impl Copier {
 
     /// Begins the rows of the catalogue.
     pub(crate) fn books(&self) -> Result<Rows<'_>, String> {
-        self.rows("book", BOOK_COLUMNS, &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT4, Type::INT8])
+        self.rows("book", BOOK_COLUMNS, &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT4, Type::INT8, Type::BOOL])
     }
 
     /// Begins the rows of the log.
@@ -146,6 +180,7 @@ impl Copier {
             Type::INT8,
             Type::BYTEA,
             Type::INT8,
+            Type::TEXT,
         ];
         self.rows("entry", ENTRY_COLUMNS, &types)
     }
@@ -176,7 +211,7 @@ impl Rows<'_> {
 
     pub(crate) fn add_book(&mut self, book: &NewBook) -> Result<(), String> {
         let (id, stock, cents) = (book.id.get(), book.stock.cast_signed(), book.price.get());
-        self.write(&[&id, &book.title, &book.topic, &stock, &cents])
+        self.write(&[&id, &book.title, &book.topic, &stock, &cents, &book.listed])
     }
 
     pub(crate) fn add_entry(&mut self, entry: &Entry) -> Result<(), String> {
@@ -184,7 +219,9 @@ impl Rows<'_> {
         let quantity = entry.quantity.map(u32::cast_signed);
         let (book, key) = (entry.book.get(), entry.key.as_ref().map(IdempotencyKey::as_bytes));
         let owner = entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default().stored();
-        self.write(&[&entry.number, &entry.time_ms, &kind, &book, &quantity, &entry.before, &entry.after, &key, &owner])
+        let actor = entry.actor.as_ref().map(Actor::as_str);
+        let Entry { number, time_ms, before, after, .. } = entry;
+        self.write(&[number, time_ms, &kind, &book, &quantity, before, after, &key, &owner, &actor])
     }
 
     /// Ends the rows.

@@ -63,7 +63,7 @@ const UNANNOUNCED: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::b
     LATERAL (SELECT FROM entry WHERE number BETWEEN first AND last LIMIT 1) found)";
 
 /// The current state of the books that entries above a number concern.
-const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents \
+const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents, b.listed \
     FROM (SELECT book_id, max(number) AS number FROM entry WHERE number > $1 GROUP BY book_id) t \
     LEFT JOIN book b ON b.id = t.book_id";
 

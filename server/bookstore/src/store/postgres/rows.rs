@@ -5,17 +5,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_postgres::{GenericClient, Row};
 
 use super::{
-    super::interface::{code, kind},
+    super::{
+        facts::BookFacts,
+        interface::{code, kind},
+    },
     errors::PostgresError,
 };
 use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook},
+    domain::{Actor, BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
-pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
+pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents, listed";
 pub(super) const ENTRY_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner";
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor";
 
 /// Inserts many log entries per statement from the arrays of [`Columns`]. A function in FROM would materialize each
 /// array.
@@ -25,6 +28,13 @@ pub(super) const APPEND: &str = "INSERT INTO entry \
     unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[]), \
     unnest($9::bigint[])";
 
+/// As [`APPEND`], with the actors of operators' entries.
+pub(super) const APPEND_OPERATORS: &str = "INSERT INTO entry \
+    (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor) \
+    SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::integer[]), \
+    unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[]), \
+    unnest($9::bigint[]), unnest($10::text[])";
+
 fn wrong(column: &str, value: impl std::fmt::Display) -> PostgresError {
     PostgresError::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))
 }
@@ -33,35 +43,37 @@ pub(super) fn book_id(id: i32) -> Result<BookId, PostgresError> {
     BookId::new(id).ok_or_else(|| wrong("a book's id", id))
 }
 
-/// Stock and price, from two columns from `column` on.
-pub(super) fn stock_and_price(row: &Row, column: usize) -> Result<(u32, Cents), PostgresError> {
+/// State of a book, from three columns from `column` on.
+pub(super) fn book_facts(row: &Row, column: usize) -> Result<BookFacts, PostgresError> {
     let (stock, cents): (i32, i64) = (row.try_get(column)?, row.try_get(column + 1)?);
     let stock = u32::try_from(stock).map_err(|_| wrong("a stock", stock))?;
-    Ok((stock, Cents::new(cents).ok_or_else(|| wrong("a price", cents))?))
+    let price = Cents::new(cents).ok_or_else(|| wrong("a price", cents))?;
+    Ok(BookFacts { stock, price, listed: row.try_get(column + 2)? })
 }
 
 /// A book from the columns of [`BOOK_COLUMNS`], which begin at `column`.
 pub(super) fn book(row: &Row, column: usize) -> Result<NewBook, PostgresError> {
-    let (stock, price) = stock_and_price(row, column + 3)?;
+    let BookFacts { stock, price, listed } = book_facts(row, column + 3)?;
     let id = book_id(row.try_get(column)?)?;
-    Ok(NewBook { id, title: row.try_get(column + 1)?, topic: row.try_get(column + 2)?, stock, price })
+    Ok(NewBook { id, title: row.try_get(column + 1)?, topic: row.try_get(column + 2)?, stock, price, listed })
 }
 
 /// A log entry from the columns of [`ENTRY_COLUMNS`].
 pub(super) fn entry(row: &Row) -> Result<Entry, PostgresError> {
-    let found: i16 = row.try_get(2)?;
+    let (found, before, after): (i16, Option<i64>, Option<i64>) = (row.try_get(2)?, row.try_get(5)?, row.try_get(6)?);
     let (quantity, key): (Option<i32>, Option<&[u8]>) = (row.try_get(4)?, row.try_get(7)?);
     let owner = KeyOwner::from_stored(row.try_get(8)?);
     let key = IdempotencyKey::from_wire(key.unwrap_or_default()).map(|key| key.map(|key| key.of(owner)));
     Ok(Entry {
         number: row.try_get(0)?,
         time_ms: row.try_get(1)?,
-        kind: kind(found.into()).ok_or_else(|| wrong("a kind", found))?,
+        kind: kind(found.into(), before, after).ok_or_else(|| wrong("a kind", found))?,
         book: book_id(row.try_get(3)?)?,
         quantity: quantity.map(|copies| u32::try_from(copies).map_err(|_| wrong("a quantity", copies))).transpose()?,
-        before: row.try_get(5)?,
-        after: row.try_get(6)?,
+        before,
+        after,
         key: key.map_err(|fault| PostgresError::Contents(fault.to_string()))?,
+        actor: row.try_get::<_, Option<&str>>(9)?.map(Actor::named),
     })
 }
 
@@ -77,6 +89,8 @@ pub(super) struct Columns<'e> {
     pub(super) afters: Vec<Option<i64>>,
     pub(super) keys: Vec<Option<&'e [u8]>>,
     pub(super) owners: Vec<i64>,
+    /// For [`APPEND_OPERATORS`]; empty if no entry has one.
+    pub(super) actors: Vec<Option<&'e str>>,
 }
 
 impl<'e> Columns<'e> {
@@ -105,11 +119,12 @@ pub(super) async fn insert(client: &impl GenericClient, books: &[NewBook]) -> Re
     let stocks: Vec<i32> = books.iter().map(|book| book.stock.cast_signed()).collect();
     let prices: Vec<i64> = books.iter().map(|book| book.price.get()).collect();
     let kind = i16::try_from(code(EntryKind::Added)).unwrap_or_default();
-    let sql = "WITH added AS (INSERT INTO book (id, title, topic, stock, price_cents) \
-         SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::integer[], $5::bigint[]) \
+    let listed: Vec<bool> = books.iter().map(|book| book.listed).collect();
+    let sql = "WITH added AS (INSERT INTO book (id, title, topic, stock, price_cents, listed) \
+         SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $8::boolean[]) \
          ON CONFLICT (id) DO NOTHING RETURNING id, stock) \
          INSERT INTO entry (book_id, time_ms, kind, \"before\", \"after\") \
          SELECT id, $6::bigint, $7::smallint, 0, stock FROM added RETURNING book_id";
-    let added = client.query(sql, &[&ids, &titles, &topics, &stocks, &prices, &time_ms, &kind]).await?;
+    let added = client.query(sql, &[&ids, &titles, &topics, &stocks, &prices, &time_ms, &kind, &listed]).await?;
     added.iter().map(|row| row.try_get(0)).collect()
 }

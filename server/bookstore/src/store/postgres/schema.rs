@@ -26,7 +26,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
 pub(super) const NUMBERS_A_VALUE: i64 = 32;
 
 /// Each step migrates from the version equal to its index to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
 
 /// A book's row is updated in place (HOT) by most sales, so its page has room for versions.
 const V1: &str = r#"
@@ -76,6 +76,9 @@ const V3: &str = "ALTER TABLE quire_schema \
 const V4: &str = "ALTER TABLE entry ADD key_owner bigint NOT NULL DEFAULT 0; DROP INDEX entry_key; \
     CREATE UNIQUE INDEX entry_key ON entry (idempotency_key, key_owner) WHERE idempotency_key IS NOT NULL;\n";
 
+/// Operators' entries have an actor, and books can be delisted.
+const V5: &str = "ALTER TABLE entry ADD actor text; ALTER TABLE book ADD listed boolean NOT NULL DEFAULT true;\n";
+
 /// Logs changes by other programs; a server's sessions set `quire.ledger` and write the log themselves. Made if
 /// missing.
 const TRIGGER: &str = r#"
@@ -101,6 +104,10 @@ BEGIN
         END IF;
         IF OLD.title <> NEW.title OR OLD.topic <> NEW.topic THEN
             INSERT INTO entry (book_id, time_ms, kind) VALUES (NEW.id, now_ms, 8);
+        END IF;
+        IF OLD.listed <> NEW.listed THEN
+            INSERT INTO entry (book_id, time_ms, kind, "before", "after")
+            VALUES (NEW.id, now_ms, 8, OLD.listed::integer, NEW.listed::integer);
         END IF;
     END IF;
     PERFORM pg_notify('quire_book', '');
@@ -176,7 +183,9 @@ pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, S
         return Err(SchemaError::Newer { found: done, known: MIGRATIONS.len() });
     }
     let is_logged: bool = transaction.query_one(TRIGGER_THERE, &[]).await?.try_get(0)?;
-    let (steps, trigger) = (MIGRATIONS[done..].concat(), if is_logged { "" } else { TRIGGER });
+    let steps = MIGRATIONS[done..].concat();
+    // Each version has a trigger of its own.
+    let trigger = if is_logged && steps.is_empty() { "" } else { TRIGGER };
     let version = MIGRATIONS.len();
     let sql = format!("{steps}{trigger}UPDATE quire_schema SET version = {version};\n");
     if !is_logged && found.is_some() {

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::{join3, join4};
+use futures_util::future::{join, join3, join4};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Error, Row, Statement, types::ToSql};
 
@@ -25,13 +25,13 @@ use super::{
     },
     errors::PostgresError,
     link::{Link, connect, timed},
-    rows::{APPEND, Columns, ENTRY_COLUMNS, book_id, entry, stock_and_price},
+    rows::{APPEND, APPEND_OPERATORS, BOOK_COLUMNS, Columns, ENTRY_COLUMNS, book, book_facts, book_id, entry},
     schema::NUMBERS_A_VALUE,
     target::Target,
     visible::Visible,
 };
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey},
+    domain::{Actor, BookId, Entry, IdempotencyKey, NewBook},
     metrics::Metrics,
     settings::Settings,
 };
@@ -55,18 +55,20 @@ const REMOVE_OLD: &str = "DELETE FROM ledger_session WHERE id IN \
     (SELECT id FROM ledger_session WHERE since < now() - interval '1 day' FOR UPDATE SKIP LOCKED)";
 
 const LOCK: &str =
-    "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
+    "SELECT id, stock, price_cents, listed FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
 
 /// Locks only the books that no one holds: to wait for others while holding some could be a deadlock, and books locked
 /// for long are left out.
-const LOCK_FREE: &str = "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id \
+const LOCK_FREE: &str = "SELECT id, stock, price_cents, listed FROM book WHERE id = ANY($1::integer[]) ORDER BY id \
     FOR NO KEY UPDATE SKIP LOCKED";
 
 /// Distinguishes books that were left out from those that do not exist.
 const THERE: &str = "SELECT id FROM book WHERE id = ANY($1::integer[])";
 
-const LOCK_BELOW: &str = "SELECT id, stock, price_cents FROM book WHERE id > $1 AND stock < $2 ORDER BY id LIMIT $3 \
-    FOR NO KEY UPDATE";
+const LOCK_BELOW: &str = "SELECT id, stock, price_cents, listed FROM book WHERE id > $1 AND stock < $2 AND listed \
+    ORDER BY id LIMIT $3 FOR NO KEY UPDATE";
+
+const HIGHEST: &str = "SELECT max(id) FROM book";
 
 const DRAW: &str = "SELECT array_agg(nextval('entry_number')) FROM generate_series(1, $1::bigint)";
 
@@ -76,6 +78,55 @@ const CHANGE: &str = "WITH changed AS (UPDATE book SET stock = c.stock, price_ce
         unnest($4::bigint[]) AS price_before, unnest($5::bigint[]) AS price) c \
     WHERE book.id = c.id AND book.stock = c.stock_before AND book.price_cents = c.price_before RETURNING 1) \
     SELECT 1 / (count(*) = cardinality($1))::integer FROM changed";
+
+/// Adds all books, or fails by a division by zero if another transaction took an id.
+const ADD: &str = "WITH added AS (INSERT INTO book (id, title, topic, stock, price_cents, listed) \
+    SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::boolean[]) \
+    ON CONFLICT (id) DO NOTHING RETURNING 1) \
+    SELECT 1 / (count(*) = cardinality($1))::integer FROM added";
+
+/// Changes all of these books, which are locked, or fails by a division by zero.
+pub(super) const REPLACE: &str = "WITH changed AS (UPDATE book SET title = c.title, topic = c.topic, stock = c.stock, \
+        price_cents = c.price, listed = c.listed \
+    FROM unnest($1::integer[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::boolean[]) \
+        AS c(id, title, topic, stock, price, listed) \
+    WHERE book.id = c.id RETURNING 1) \
+    SELECT 1 / (count(*) = cardinality($1))::integer FROM changed";
+
+/// Whole books, column by column, for [`ADD`] and [`REPLACE`].
+#[derive(Default)]
+pub(super) struct Wholes<'b> {
+    ids: Vec<i32>,
+    titles: Vec<&'b str>,
+    topics: Vec<&'b str>,
+    stocks: Vec<i32>,
+    prices: Vec<i64>,
+    listed: Vec<bool>,
+}
+
+impl<'b> Wholes<'b> {
+    pub(super) fn of(books: impl Iterator<Item = &'b NewBook>) -> Self {
+        let mut all = Self::default();
+        for book in books {
+            all.ids.push(book.id.get());
+            all.titles.push(&book.title);
+            all.topics.push(&book.topic);
+            all.stocks.push(book.stock.cast_signed());
+            all.prices.push(book.price.get());
+            all.listed.push(book.listed);
+        }
+        all
+    }
+
+    /// Carries out a statement with these books, if there are any.
+    pub(super) async fn write(&self, link: &Link, statement: &Statement) -> Result<(), Error> {
+        let Self { ids, titles, topics, stocks, prices, listed } = self;
+        if !ids.is_empty() {
+            link.client.query_one(statement, &[ids, titles, topics, stocks, prices, listed]).await?;
+        }
+        Ok(())
+    }
+}
 
 /// The statements of a session, prepared once.
 struct Statements {
@@ -88,6 +139,11 @@ struct Statements {
     draw: Statement,
     change: Statement,
     append: Statement,
+    lock_whole: Statement,
+    highest: Statement,
+    add: Statement,
+    replace: Statement,
+    append_operators: Statement,
 }
 
 /// The ledger's connection, with the runtime that drives it.
@@ -133,6 +189,8 @@ fn lock_wait(settings: &Settings) -> Duration {
 impl Statements {
     async fn prepare(link: &Link) -> Result<Self, PostgresError> {
         let client = &link.client;
+        let lock_whole =
+            format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE");
         let find_keys = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE idempotency_key = ANY($1::bytea[])");
         Ok(Self {
             count: client.prepare(COUNT).await?,
@@ -144,6 +202,11 @@ impl Statements {
             draw: client.prepare(DRAW).await?,
             change: client.prepare(CHANGE).await?,
             append: client.prepare(APPEND).await?,
+            lock_whole: client.prepare(&lock_whole).await?,
+            highest: client.prepare(HIGHEST).await?,
+            add: client.prepare(ADD).await?,
+            replace: client.prepare(REPLACE).await?,
+            append_operators: client.prepare(APPEND_OPERATORS).await?,
         })
     }
 }
@@ -190,6 +253,7 @@ impl<'a> Session<'a> {
         let (lock, is_partial) = match wanted {
             Wanted::Named { waits: true, .. } if waits => (&statements.lock, false),
             Wanted::Named { .. } => (&statements.lock_free, true),
+            Wanted::Whole { .. } => (&statements.lock_whole, false),
             Wanted::Below { .. } => (&statements.lock_below, false),
         };
         // Sent together, executed in this order.
@@ -237,14 +301,17 @@ impl<'a> Session<'a> {
         let (client, statements) = (&self.link.client, &self.statements);
         let (keys, entries): (Vec<&[u8]>, usize) = match wanted {
             Wanted::Named { keys, entries, .. } => (keys.iter().map(IdempotencyKey::as_bytes).collect(), *entries),
+            Wanted::Whole { entries, .. } => (Vec::new(), *entries),
             Wanted::Below { most, .. } => (Vec::new(), *most),
         };
         let values = (to_i64(entries) + NUMBERS_A_VALUE - 1) / NUMBERS_A_VALUE;
         // Sent together, executed in this order.
-        let (books, earlier, numbers) = join3(
+        let (books, earlier, numbers, highest) = join4(
             async {
                 match wanted {
-                    Wanted::Named { books, .. } => client.query(lock, &[&ids(books)]).await,
+                    Wanted::Named { books, .. } | Wanted::Whole { books, .. } => {
+                        client.query(lock, &[&ids(books)]).await
+                    }
                     Wanted::Below { amount, after, most } => {
                         let after = after.map_or(0, BookId::get);
                         client.query(lock, &[&after, &amount.cast_signed(), &to_i64(*most)]).await
@@ -258,9 +325,17 @@ impl<'a> Session<'a> {
                 client.query(&statements.find_keys, &[&keys]).await
             },
             async { client.query_one(&statements.draw, &[&values]).await },
+            async {
+                match wanted {
+                    Wanted::Whole { highest: true, .. } => client.query_one(&statements.highest, &[]).await?.try_get(0),
+                    _ => Ok(None),
+                }
+            },
         )
         .await;
-        Read::new(wanted, &books?, &earlier?, &numbers?)
+        let mut read = Read::new(wanted, &books?, &earlier?, &numbers?)?;
+        read.facts.whole.1 = highest?.map(book_id).transpose()?;
+        Ok(read)
     }
 
     /// The last round trip.
@@ -277,22 +352,32 @@ impl<'a> Session<'a> {
         let mut entries: Vec<&Entry> = changes.entries.iter().collect();
         entries.sort_unstable_by_key(|entry| entry.key.as_ref().map(|key| (key.as_bytes(), key.owner())));
         let mut columns = Columns::default();
+        if entries.iter().any(|entry| entry.actor.is_some()) {
+            columns.actors = entries.iter().map(|entry| entry.actor.as_ref().map(Actor::as_str)).collect();
+        }
         for entry in entries {
             columns.push(entry);
         }
-        let Columns { numbers, times, kinds, books, quantities, befores, afters, keys, owners } = &columns;
+        let Columns { numbers, times, kinds, books, quantities, befores, afters, keys, owners, actors } = &columns;
+        let (new, known): (Vec<_>, Vec<_>) = changes.puts.iter().partition(|put| put.before.is_none());
+        let [new, known] = [new, known].map(|puts| Wholes::of(puts.into_iter().map(|put| &put.after)));
         let trip = Box::pin(join3(
             async {
                 if !ids.is_empty() {
                     client.query_one(&statements.change, &[&ids, &stocks.0, &stocks.1, &prices.0, &prices.1]).await?;
                 }
-                Ok(())
+                // Sent together with the rest.
+                let (added, replaced) =
+                    join(new.write(&self.link, &statements.add), known.write(&self.link, &statements.replace)).await;
+                added.and(replaced)
             },
             async {
-                if !numbers.is_empty() {
-                    let values: [&(dyn ToSql + Sync); 9] =
-                        [numbers, times, kinds, books, quantities, befores, afters, keys, owners];
-                    client.execute(&statements.append, &values).await?;
+                let values: [&(dyn ToSql + Sync); 10] =
+                    [numbers, times, kinds, books, quantities, befores, afters, keys, owners, actors];
+                if !actors.is_empty() {
+                    client.execute(&statements.append_operators, &values).await?;
+                } else if !numbers.is_empty() {
+                    client.execute(&statements.append, &values[..9]).await?;
                 }
                 Ok(())
             },
@@ -361,8 +446,13 @@ impl Read {
     fn new(wanted: &Wanted, books: &[Row], keys: &[Row], numbers: &Row) -> Result<Self, PostgresError> {
         let mut facts = Facts::default();
         for row in books {
+            if matches!(wanted, Wanted::Whole { .. }) {
+                let book = book(row, 0)?;
+                facts.whole.0.insert(book.id, book);
+                continue;
+            }
             let id = book_id(row.try_get(0)?)?;
-            facts.books.insert(id, stock_and_price(row, 1)?);
+            facts.books.insert(id, book_facts(row, 1)?);
             facts.below.0.push(id);
         }
         if let Wanted::Below { most, .. } = wanted {

@@ -90,9 +90,13 @@ impl Visible {
                 announcement.add_book(change.id, (number, change.stock.1, price));
             }
         }
-        announcement.add_numbers(drawn);
+        // Without its numbers other servers read the transaction in the log: an announcement has stocks and prices alone.
+        if changes.puts.is_empty() {
+            announcement.add_numbers(drawn);
+        }
         let mut known = self.lock();
         known.show(&announcement, &self.shelf);
+        known.put(changes, &numbers, &self.shelf);
         known.announcement.add(announcement);
         drop(known);
         self.committed.notify_one();
@@ -150,7 +154,7 @@ impl Visible {
         let books = books.into_iter().map(|book| {
             let topic = topics.get(&*book.topic).map_or_else(|| Arc::from(&*book.topic), Arc::clone);
             topics.insert(Arc::clone(&topic));
-            Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price))
+            Arc::new(Book::new(book, topic))
         });
         let catalogue = Catalogue::from_ordered(books.collect());
         let mut known = self.lock();
@@ -188,7 +192,7 @@ impl Known {
             if !self.is_newer(id, number) {
                 continue;
             }
-            match catalogue.get(id) {
+            match catalogue.get_any(id) {
                 Some(book) => {
                     self.versions.insert(id, number);
                     book.publish(stock, price);
@@ -201,6 +205,17 @@ impl Known {
         if self.announced.len() > RANGES_MAX {
             self.announced.clear();
         }
+    }
+
+    /// Shows whole books that this server changed.
+    fn put(&mut self, changes: &Changes, numbers: &FxHashMap<BookId, i64>, shelf: &Shelf) {
+        let newer = changes.puts.iter().filter_map(|put| {
+            let (id, number) = (put.after.id, *numbers.get(&put.after.id)?);
+            self.is_newer(id, number).then(|| (id, number, put.after.clone()))
+        });
+        let newer: Vec<_> = newer.collect();
+        self.versions.extend(newer.iter().map(|(id, number, _)| (*id, *number)));
+        shelf.apply(newer.into_iter().map(|(id, _, book)| (id, Some(book))));
     }
 
     /// Unannounced numbers above the horizon and `after`, up to `last`.

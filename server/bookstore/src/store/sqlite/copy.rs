@@ -245,7 +245,7 @@ mod tests {
         let settings = Settings::default();
         let writer = open(&source, Role::Importer, &settings).unwrap().connection;
         let filler = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
-                      INSERT INTO book SELECT i, hex(randomblob(100)), 'filler', 1, 1 FROM n";
+                      INSERT INTO book SELECT i, hex(randomblob(100)), 'filler', 1, 1, 1 FROM n";
         writer.execute(filler, ()).unwrap();
         let mut steps = Vec::new();
         let mut sell = |done, all| {
@@ -287,7 +287,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let older = open(&path, Role::Owner, &Settings::default()).unwrap().connection;
-        older.execute_batch("ALTER TABLE entry DROP COLUMN key_owner; PRAGMA user_version = 1").unwrap();
+        let back = "DROP TRIGGER book_listed; ALTER TABLE book DROP COLUMN listed; ALTER TABLE entry DROP COLUMN actor; \
+            ALTER TABLE entry DROP COLUMN key_owner; PRAGMA user_version = 1";
+        older.execute_batch(back).unwrap();
         older.close().unwrap();
         let (frozen, mut entries) = (Frozen::open(&path).unwrap(), 0);
         let mut count = |_| {

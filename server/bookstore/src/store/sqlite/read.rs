@@ -1,6 +1,7 @@
 //! Reads from the file: the log, and the catalogue with [`Reads::Database`](crate::settings::Reads::Database).
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -9,14 +10,17 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::sync::Semaphore;
 
 use super::{
-    super::interface::Page,
+    super::{
+        interface::{Found, Page, Sums, TooMany, Which},
+        range::{Halving, LOOKED_AT, Line, ROWS_MAX, Tally, conditions},
+    },
     errors::reason,
     open::{Role, open},
-    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
+    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, entry},
 };
 use crate::{
     catalogue::{Book, Books},
-    domain::{BookId, Entry},
+    domain::{BookId, Entry, LogFilter, SalesQuery},
     fault::{Fault, Unavailable},
     settings::Settings,
 };
@@ -50,32 +54,75 @@ impl Readers {
         .await
     }
 
-    /// One book, from the file.
+    /// Up to `count` of the chosen entries before `before`, newest first.
+    pub(super) async fn find(self: &Arc<Self>, before: i64, filter: LogFilter, count: usize) -> Result<Found, Fault> {
+        self.with(move |file| {
+            let file = file.unchecked_transaction()?;
+            let (first, end) = numbers(&file, filter.from_ms, filter.to_ms)?;
+            let before = before.min(end);
+            let floor = first.max(before.saturating_sub(LOOKED_AT));
+            let sql = format!(
+                "SELECT {ENTRY_COLUMNS} FROM entry WHERE number < ?1 AND number >= ?2{} ORDER BY number DESC LIMIT ?3",
+                conditions(&filter)
+            );
+            let found =
+                file.prepare(&sql)?.query_map((before, floor, to_i64(count)), entry)?.collect::<Result<_, _>>()?;
+            Ok(Found::of(found, count, floor, first))
+        })
+        .await
+    }
+
+    /// Sums of sales, of one moment.
+    pub(super) async fn sales(self: &Arc<Self>, query: SalesQuery) -> Result<Sums, Fault> {
+        self.with(move |file| {
+            let file = file.unchecked_transaction()?;
+            let (first, end) = numbers(&file, query.from_ms, query.to_ms)?;
+            let mut prices = file.prepare_cached("SELECT id, price_cents FROM book")?;
+            let prices = prices.query_map((), |row| Ok((book_id(row, 0)?, row.get(1)?)))?;
+            let mut tally = Tally::new(query, prices.collect::<Result<HashMap<_, _>, _>>()?);
+            let mut lines = file.prepare(&Line::query(&query, first, end))?;
+            let mut rows = lines.query(())?;
+            while let Some(row) = rows.next()? {
+                let line = Line::of(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                if !line.is_none_or(|line| tally.take(line)) {
+                    return Ok(Err(TooMany(ROWS_MAX)));
+                }
+            }
+            Ok(Ok(tally.finish()))
+        })
+        .await
+    }
+
+    /// One listed book, from the file.
     pub(super) async fn book(self: &Arc<Self>, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
         self.with(move |file| {
-            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1");
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1 AND listed");
             let found = file.prepare_cached(&sql)?.query_row((id.get(),), book).optional()?;
             Ok(found.map(|book| Arc::new(book.into())))
         })
         .await
     }
 
-    /// Up to `count` books with ids above `after`, only of this topic if given.
+    /// Up to `count` of the chosen books with ids above `after`.
     pub(super) async fn books(
         self: &Arc<Self>,
-        topic: Option<String>,
+        which: Which,
         after: Option<BookId>,
         count: usize,
     ) -> Result<Books, Fault> {
         self.with(move |file| {
-            let of_topic = if topic.is_some() { "AND topic = ?3" } else { "" };
-            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id > ?1 {of_topic} ORDER BY id LIMIT ?2");
+            let condition = match &which {
+                Which::All => "",
+                Which::Listed => "AND listed",
+                Which::Topic(_) => "AND topic = ?3 AND listed",
+            };
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id > ?1 {condition} ORDER BY id LIMIT ?2");
             let mut query = file.prepare_cached(&sql)?;
             let (after, count) = (after.map_or(0, BookId::get), to_i64(count));
             let found = |row: &Row<'_>| Ok(Arc::new(book(row)?.into()));
-            match &topic {
-                Some(topic) => query.query_map((after, count, topic), found)?.collect(),
-                None => query.query_map((after, count), found)?.collect(),
+            match &which {
+                Which::Topic(topic) => query.query_map((after, count, topic), found)?.collect(),
+                Which::All | Which::Listed => query.query_map((after, count), found)?.collect(),
             }
         })
         .await
@@ -109,6 +156,21 @@ impl Readers {
     fn take(&self) -> Option<Connection> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
+}
+
+/// The numbers among which the entries of a time are: from the first to before the second.
+fn numbers(file: &Connection, from_ms: Option<i64>, to_ms: Option<i64>) -> rusqlite::Result<(i64, i64)> {
+    let last: i64 = file.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))?;
+    let mut time = file.prepare_cached("SELECT time_ms FROM entry WHERE number >= ?1 ORDER BY number LIMIT 1")?;
+    let mut find = |mut halving: Halving| {
+        while let Some(number) = halving.probe() {
+            halving.answer(time.query_row((number,), |row| row.get(0)).optional()?);
+        }
+        Ok::<_, rusqlite::Error>(halving.found())
+    };
+    let first = from_ms.map_or(Ok(1), |from| find(Halving::first_from(from, last)))?;
+    let end = to_ms.map_or(Ok(last + 1), |to| find(Halving::first_behind(to, last)))?;
+    Ok((first, end))
 }
 
 fn to_i64(count: usize) -> i64 {

@@ -1,10 +1,12 @@
 //! Conversion between table rows and domain types.
 
-use rusqlite::{Row, types::Type};
+use std::collections::HashMap;
 
-use super::super::interface::kind;
+use rusqlite::{OptionalExtension as _, Row, types::Type};
+
+use super::super::{interface::kind, sums::Count};
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
+    domain::{Actor, BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
@@ -13,24 +15,50 @@ pub(crate) fn insert_books(
     connection: &rusqlite::Connection,
     books: impl IntoIterator<Item = NewBook>,
 ) -> rusqlite::Result<()> {
-    let mut insert = connection
-        .prepare_cached("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut insert =
+        connection.prepare_cached(&format!("INSERT INTO book ({BOOK_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?;
     for book in books {
-        insert.execute((book.id.get(), book.title, book.topic, book.stock, book.price.get()))?;
+        insert.execute((book.id.get(), book.title, book.topic, book.stock, book.price.get(), book.listed))?;
     }
     Ok(())
 }
 
-/// Visits every book by id in one snapshot; first their number.
+/// The books with these ids.
+pub(crate) fn find_books(
+    connection: &rusqlite::Connection,
+    ids: impl Iterator<Item = BookId>,
+) -> rusqlite::Result<HashMap<BookId, NewBook>> {
+    let mut query = connection.prepare_cached(&format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1"))?;
+    ids.filter_map(|id| query.query_row((id.get(),), book).optional().transpose())
+        .map(|found| found.map(|book| (book.id, book)))
+        .collect()
+}
+
+/// Changes whole books in the caller's transaction; the file's own triggers log it.
+pub(crate) fn change_books(connection: &rusqlite::Connection, books: &[NewBook]) -> rusqlite::Result<()> {
+    let sql = "UPDATE book SET title = ?2, topic = ?3, stock = ?4, price_cents = ?5, listed = ?6 WHERE id = ?1";
+    let mut update = connection.prepare_cached(sql)?;
+    for book in books {
+        update.execute((book.id.get(), &book.title, &book.topic, book.stock, book.price.get(), book.listed))?;
+    }
+    Ok(())
+}
+
+/// Visits every book by id in one snapshot; first their number. The file may be of an older release.
 pub(crate) fn each_book<E: From<rusqlite::Error>>(
     connection: &rusqlite::Connection,
-    count: impl FnOnce(u64),
+    count: impl FnOnce(Count),
     mut show: impl FnMut(NewBook) -> Result<(), E>,
 ) -> Result<(), E> {
     let moment = connection.unchecked_transaction()?;
-    let books: i64 = moment.query_row("SELECT count(*) FROM book", (), |row| row.get(0))?;
-    count(books.unsigned_abs());
-    let mut query = moment.prepare(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"))?;
+    let columns: i64 =
+        moment
+            .query_row("SELECT count(*) FROM pragma_table_info('book') WHERE name = 'listed'", (), |row| row.get(0))?;
+    let table = if columns == 0 { "(SELECT *, 1 AS listed FROM book)" } else { "book" };
+    let sql = format!("SELECT count(*), count(*) > total(listed) FROM {table}");
+    let (books, delisted): (i64, bool) = moment.query_row(&sql, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    count(Count { books: books.unsigned_abs(), delisted });
+    let mut query = moment.prepare(&format!("SELECT {BOOK_COLUMNS} FROM {table} ORDER BY id"))?;
     let mut rows = query.query(())?;
     while let Some(row) = rows.next()? {
         show(book(row)?)?;
@@ -38,9 +66,9 @@ pub(crate) fn each_book<E: From<rusqlite::Error>>(
     Ok(())
 }
 
-pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
+pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents, listed";
 pub(super) const ENTRY_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner";
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor";
 
 fn out_of_range(column: usize, value: i64) -> rusqlite::Error {
     rusqlite::Error::IntegralValueOutOfRange(column, value)
@@ -60,21 +88,23 @@ pub(super) fn book(row: &Row<'_>) -> rusqlite::Result<NewBook> {
         topic: row.get(2)?,
         stock: row.get(3)?,
         price: Cents::new(cents).ok_or_else(|| out_of_range(4, cents))?,
+        listed: row.get(5)?,
     })
 }
 
 /// A log entry from the columns of [`ENTRY_COLUMNS`].
 pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    let code = row.get(2)?;
+    let (code, before, after) = (row.get(2)?, row.get(5)?, row.get(6)?);
     Ok(Entry {
         number: row.get(0)?,
         time_ms: row.get(1)?,
-        kind: kind(code).ok_or_else(|| out_of_range(2, code))?,
+        kind: kind(code, before, after).ok_or_else(|| out_of_range(2, code))?,
         book: book_id(row, 3)?,
         quantity: row.get(4)?,
-        before: row.get(5)?,
-        after: row.get(6)?,
+        before,
+        after,
         key: key(row, 7)?,
+        actor: row.get::<_, Option<String>>(9)?.map(Actor::named),
     })
 }
 

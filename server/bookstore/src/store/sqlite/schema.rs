@@ -10,7 +10,7 @@ pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Each step migrates from the version equal to its index to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 /// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
 /// log, because one key at a time costs a page of WAL each; see [`keys`](super::keys).
@@ -48,6 +48,10 @@ INSERT INTO meta VALUES ('key_hash_seed', randomblob(16)), ('keys_indexed_up_to'
 /// Keys have owners; see [`KeyOwner`](crate::domain::KeyOwner).
 const V2: &str = "ALTER TABLE entry ADD COLUMN key_owner INTEGER NOT NULL DEFAULT 0";
 
+/// Operators' entries have an actor, and books can be delisted.
+const V3: &str = "ALTER TABLE entry ADD COLUMN actor TEXT; \
+    ALTER TABLE book ADD COLUMN listed INTEGER NOT NULL DEFAULT 1 CHECK (listed IN (0, 1))";
+
 /// The triggers write log entries for what other programs change, so that a server learns what happened to the file
 /// from the log's tail alone. Our own writing connections switch triggers off, because they
 /// write their entries many to a statement. `julianday` rather than `unixepoch('subsec')`: programs with an
@@ -81,8 +85,21 @@ CREATE TRIGGER IF NOT EXISTS book_renumbered BEFORE UPDATE OF id ON book WHEN ol
 END;
 "#;
 
+/// The trigger for `listed`, which files have since the third version.
+const TRIGGER_LISTED: &str = r#"
+CREATE TRIGGER IF NOT EXISTS book_listed AFTER UPDATE OF listed ON book WHEN old.listed <> new.listed BEGIN
+    INSERT INTO entry (time_ms, kind, book_id, "before", "after")
+    VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 8, new.id, old.listed, new.listed);
+END;
+"#;
+
 const TRIGGERS_THERE: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'book'";
-const TRIGGERS_COUNT: i64 = 6;
+const TRIGGERS_COUNT: i64 = 7;
+
+/// Triggers of a file with this version: before the third there was none for `listed`.
+const fn triggers_of(version: i64) -> i64 {
+    if version < 3 { TRIGGERS_COUNT - 1 } else { TRIGGERS_COUNT }
+}
 
 /// Identity from a file's header.
 #[derive(Clone, Copy, Debug)]
@@ -129,9 +146,11 @@ fn run(
     let triggers: i64 = transaction.query_row(TRIGGERS_THERE, (), |row| row.get(0))?;
     if triggers < TRIGGERS_COUNT {
         transaction.execute_batch(TRIGGERS)?;
-        if !new {
+        transaction.execute_batch(TRIGGER_LISTED)?;
+        let missing = triggers_of(found.version) - triggers;
+        if !new && missing > 0 {
             tracing::warn!(
-                missing = TRIGGERS_COUNT - triggers,
+                missing,
                 "triggers of the books were gone and are made again; what other programs changed meanwhile is not in the log"
             );
         }
@@ -145,15 +164,28 @@ fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::{super::rows::entry, MIGRATIONS, VERSION, run};
-    use crate::domain::IdempotencyKey;
+    use super::{
+        super::rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
+        MIGRATIONS, TRIGGERS, VERSION, run,
+    };
+    use crate::domain::{EntryKind, IdempotencyKey};
     use rusqlite::Connection;
+
+    /// A file as a release with this version of the schema made it.
+    fn older(version: usize) -> Connection {
+        let file = Connection::open_in_memory().unwrap();
+        file.execute_batch(&MIGRATIONS[..version].join(";")).unwrap();
+        file.execute_batch(TRIGGERS).unwrap();
+        file.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
+        file
+    }
 
     #[test]
     fn an_older_file_is_brought_forward_and_keeps_what_it_holds() {
         let mut file = Connection::open_in_memory().unwrap();
         assert!(run(&mut file, MIGRATIONS, |_| Ok(())).unwrap());
-        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        file.execute("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (1, 'A', 'b', 3, 100)", ())
+            .unwrap();
         let next = [MIGRATIONS, &["ALTER TABLE book ADD COLUMN author TEXT NOT NULL DEFAULT 'unknown'"]].concat();
         assert!(!run(&mut file, &next, |_| Ok(())).unwrap());
         assert!(!run(&mut file, &next, |_| Ok(())).unwrap(), "a current file is left alone");
@@ -166,25 +198,45 @@ mod tests {
 
     #[test]
     fn a_file_of_the_first_release_keeps_its_keys_and_triggers_that_are_gone_come_back() {
-        let mut file = Connection::open_in_memory().unwrap();
-        run(&mut file, &MIGRATIONS[..1], |_| Ok(())).unwrap();
+        let mut file = older(1);
         file.execute("INSERT INTO entry VALUES (1, 0, 2, 1, 1, 3, 2, 'a key')", ()).unwrap_err();
         file.execute("INSERT INTO entry VALUES (1, 0, 2, 1, 1, 3, 2, x'6b')", ()).unwrap();
         file.execute_batch("DROP TRIGGER book_added; DROP TRIGGER book_priced").unwrap();
         assert!(!run(&mut file, MIGRATIONS, |_| Ok(())).unwrap());
         let entry = file.query_row("SELECT * FROM entry", (), entry).unwrap();
-        assert_eq!(entry.key, IdempotencyKey::from_wire(b"k").unwrap());
-        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        assert_eq!((entry.key, entry.actor), (IdempotencyKey::from_wire(b"k").unwrap(), None));
+        file.execute("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (1, 'A', 'b', 3, 100)", ())
+            .unwrap();
         file.execute("UPDATE book SET price_cents = 1", ()).unwrap();
         let logged: i64 = file.query_row("SELECT count(*) FROM entry", (), |row| row.get(0)).unwrap();
         assert_eq!(logged, 3);
     }
 
     #[test]
+    fn a_file_of_the_second_schema_keeps_its_books_listed_and_logs_who_else_delists_them() {
+        let mut file = older(2);
+        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        file.execute("DELETE FROM entry", ()).unwrap();
+        assert!(!run(&mut file, MIGRATIONS, |_| Ok(())).unwrap());
+        assert!(file.query_row(&format!("SELECT {BOOK_COLUMNS} FROM book"), (), book).unwrap().listed);
+        file.execute("UPDATE book SET listed = 0", ()).unwrap();
+        file.execute("UPDATE book SET listed = 0, stock = 2", ()).unwrap();
+        file.execute("UPDATE book SET listed = 1", ()).unwrap();
+        file.execute("UPDATE book SET listed = 2", ()).unwrap_err();
+        let sql = format!("SELECT {ENTRY_COLUMNS} FROM entry ORDER BY number");
+        let mut log = file.prepare(&sql).unwrap();
+        let kinds = log.query_map((), entry).unwrap().map(|entry| entry.unwrap());
+        let kinds: Vec<_> = kinds.map(|entry| (entry.kind, entry.actor)).collect();
+        let wanted = [EntryKind::Delisted, EntryKind::Adjusted, EntryKind::Listed];
+        assert_eq!(kinds, wanted.map(|kind| (kind, None)));
+    }
+
+    #[test]
     fn the_file_itself_refuses_negative_stock_and_a_new_id() {
         let mut file = Connection::open_in_memory().unwrap();
         run(&mut file, MIGRATIONS, |_| Ok(())).unwrap();
-        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        file.execute("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (1, 'A', 'b', 3, 100)", ())
+            .unwrap();
         for sql in ["UPDATE book SET stock = -1", "UPDATE book SET id = 2", "UPDATE book SET price_cents = -1"] {
             assert!(file.execute(sql, ()).is_err(), "{sql}");
         }

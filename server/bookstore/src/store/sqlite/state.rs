@@ -31,7 +31,7 @@ impl State {
         writer.each_book(|book| {
             let topic = topics.get(&*book.topic).map_or_else(|| Arc::from(&*book.topic), Arc::clone);
             topics.insert(Arc::clone(&topic));
-            books.push(Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price)));
+            books.push(Arc::new(Book::new(book, topic)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
         // A number in the index is not reused, even if its row is missing.

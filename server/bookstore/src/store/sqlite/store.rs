@@ -9,7 +9,7 @@ use commit::FileIdentity;
 use tokio::sync::watch;
 
 use super::{
-    super::interface::{Broken, LedgerConnection, Page, ReadFuture, Store},
+    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, Store, Sums, Which},
     open::{OpenError, Role, open},
     read::Readers,
     state::{Shared, State},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     catalogue::{Book, Books, Shelf},
-    domain::{BookId, Entry},
+    domain::{BookId, Entry, LogFilter, SalesQuery},
     fault::Unavailable,
     metrics::Metrics,
     settings::Settings,
@@ -102,11 +102,19 @@ impl Store for SqliteStore {
         Box::pin(self.readers.log(page, count))
     }
 
+    fn find(&self, before: i64, filter: LogFilter, count: usize) -> ReadFuture<'_, Found> {
+        Box::pin(self.readers.find(before, filter, count))
+    }
+
+    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, Sums> {
+        Box::pin(self.readers.sales(query))
+    }
+
     fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>> {
         Box::pin(self.readers.book(id))
     }
 
-    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
-        Box::pin(self.readers.books(topic, after, count))
+    fn books(&self, which: Which, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
+        Box::pin(self.readers.books(which, after, count))
     }
 }

@@ -12,7 +12,7 @@ use commit::{FileIdentity, Moved};
 
 use super::{
     super::{
-        facts::{Facts, Wanted},
+        facts::{BookFacts, Facts, Wanted},
         interface::{Broken, Changes, LedgerConnection, LedgerTransaction, TransactionError, TransactionId},
     },
     durability::{self, Checkpoints},
@@ -22,7 +22,8 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    domain::BookId,
+    catalogue::Book,
+    domain::{BookId, NewBook},
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -100,15 +101,20 @@ impl<'a> SqliteConnection<'a> {
         let mut facts = Facts { numbers, ..Facts::default() };
         match wanted {
             Wanted::Named { books, keys, .. } => {
-                let found = books.iter().filter_map(|id| catalogue.get(*id));
-                facts.books = found.map(|book| (book.id(), (book.stock(), book.price()))).collect();
+                let found = books.iter().filter_map(|id| catalogue.get_any(*id));
+                facts.books = found.map(|book| (book.id(), facts_of(book))).collect();
                 facts.earlier = state.keys.find(&self.writer, keys)?;
+            }
+            Wanted::Whole { books, highest, .. } => {
+                let found = books.iter().filter_map(|id| catalogue.get_any(*id));
+                facts.whole.0 = found.map(|book| (book.id(), NewBook::from(&**book))).collect();
+                facts.whole.1 = catalogue.highest().filter(|_| *highest);
             }
             Wanted::Below { amount, after, most } => {
                 // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
                 for book in catalogue.after(*after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
                     if book.stock() < *amount {
-                        facts.books.insert(book.id(), (book.stock(), book.price()));
+                        facts.books.insert(book.id(), facts_of(book));
                         facts.below.0.push(book.id());
                     }
                     facts.below.1 = Some(book.id());
@@ -164,6 +170,10 @@ impl<'a> SqliteConnection<'a> {
     }
 }
 
+fn facts_of(book: &Book) -> BookFacts {
+    BookFacts { stock: book.stock(), price: book.price(), listed: book.is_listed() }
+}
+
 /// A transaction under the file's write lock.
 struct SqliteTransaction<'t, 'a> {
     connection: &'t mut SqliteConnection<'a>,
@@ -214,7 +224,9 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             return self.connection.check_files().map_err(in_doubt);
         };
         // One UPDATE per book, and many log rows per statement.
-        if !writer.change_books(&changes.books).map_err(before_commit)? {
+        let is_current = writer.change_books(&changes.books).map_err(before_commit)?
+            && (changes.puts.is_empty() || writer.put_books(&changes.puts).map_err(before_commit)?);
+        if !is_current {
             tracing::warn!("books were changed without a log entry; reading them all again");
             writer.rollback().map_err(before_commit)?;
             self.state = None;
@@ -248,10 +260,11 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
         let shared = self.connection.shared;
         let catalogue = shared.shelf.load();
         for change in &changes.books {
-            if let Some((book, price)) = catalogue.get(change.id).zip(Cents::new(change.price_cents.1)) {
+            if let Some((book, price)) = catalogue.get_any(change.id).zip(Cents::new(change.price_cents.1)) {
                 book.publish(change.stock.1, price);
             }
         }
+        shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some(put.after.clone()))));
         shared.last_number.send_replace(last.number);
     }
 }

@@ -3,15 +3,17 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, config::DbConfig};
 
 use super::{
-    super::interface::{BookChange, code},
+    super::interface::{BookChange, BookPut, code},
     inspect::inspect,
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, entry, key},
 };
-use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
+use crate::domain::{Actor, BookId, Entry, IdempotencyKey, NewBook};
 
 /// Rows per INSERT, largest first. One statement per row spends half its time starting and ending statements.
 const ROWS: [usize; 3] = [64, 8, 1];
 
+/// Columns of an entry, and of one without an actor.
+const OPERATORS_WIDTH: usize = 10;
 const ENTRY_WIDTH: usize = 9;
 const KEY_WIDTH: usize = 2;
 
@@ -19,6 +21,7 @@ const KEY_WIDTH: usize = 2;
 pub(crate) struct Writer {
     connection: Connection,
     append: [String; ROWS.len()],
+    append_operators: [String; ROWS.len()],
     index_keys: [String; ROWS.len()],
 }
 
@@ -45,9 +48,11 @@ impl Writer {
             let row = format!("({})", vec!["?"; width].join(","));
             ROWS.map(|rows| format!("{head} {}", vec![&*row; rows].join(",")))
         };
+        let without_actor = ENTRY_COLUMNS.trim_end_matches(", actor");
         Self {
             connection,
-            append: many(&format!("INSERT INTO entry ({ENTRY_COLUMNS}) VALUES"), ENTRY_WIDTH),
+            append: many(&format!("INSERT INTO entry ({without_actor}) VALUES"), ENTRY_WIDTH),
+            append_operators: many(&format!("INSERT INTO entry ({ENTRY_COLUMNS}) VALUES"), OPERATORS_WIDTH),
             index_keys: many("INSERT OR IGNORE INTO key_index (hash, number) VALUES", KEY_WIDTH),
         }
     }
@@ -88,8 +93,39 @@ impl Writer {
         Ok(true)
     }
 
+    /// Adds and changes whole books; false if one differs from its state before.
+    pub(crate) fn put_books(&self, puts: &[BookPut]) -> rusqlite::Result<bool> {
+        let mut update = self.connection.prepare_cached(
+            "UPDATE book SET title = ?2, topic = ?3, stock = ?4, price_cents = ?5, listed = ?6 WHERE id = ?1 \
+             AND title = ?7 AND topic = ?8 AND stock = ?9 AND price_cents = ?10 AND listed = ?11",
+        )?;
+        let sql = format!("INSERT OR IGNORE INTO book ({BOOK_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+        let mut insert = self.connection.prepare_cached(&sql)?;
+        for BookPut { before, after } in puts {
+            let now = (after.id.get(), &after.title, &after.topic, after.stock, after.price.get(), after.listed);
+            let done = match before {
+                None => insert.execute(now)?,
+                Some(was) => {
+                    let (id, title, topic, stock, cents, listed) = now;
+                    let before = (&was.title, &was.topic, was.stock, was.price.get(), was.listed);
+                    update.execute(rusqlite::params![
+                        id, title, topic, stock, cents, listed, before.0, before.1, before.2, before.3, before.4
+                    ])?
+                }
+            };
+            if done != 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Appends log entries. Those of a transaction without operators are written without the column of the actor.
     pub(crate) fn append(&self, entries: &[Entry]) -> rusqlite::Result<()> {
-        in_rows(&self.connection, &self.append, entries, ENTRY_WIDTH, |statement, at, entry| {
+        let has_actors = entries.iter().any(|entry| entry.actor.is_some());
+        let (statements, width) =
+            if has_actors { (&self.append_operators, OPERATORS_WIDTH) } else { (&self.append, ENTRY_WIDTH) };
+        in_rows(&self.connection, statements, entries, width, |statement, at, entry| {
             statement.raw_bind_parameter(at + 1, entry.number)?;
             statement.raw_bind_parameter(at + 2, entry.time_ms)?;
             statement.raw_bind_parameter(at + 3, code(entry.kind))?;
@@ -99,7 +135,11 @@ impl Writer {
             statement.raw_bind_parameter(at + 7, entry.after)?;
             statement.raw_bind_parameter(at + 8, entry.key.as_ref().map(IdempotencyKey::as_bytes))?;
             let owner = entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default();
-            statement.raw_bind_parameter(at + 9, owner.stored())
+            statement.raw_bind_parameter(at + 9, owner.stored())?;
+            if has_actors {
+                statement.raw_bind_parameter(at + OPERATORS_WIDTH, entry.actor.as_ref().map(Actor::as_str))?;
+            }
+            Ok(())
         })
     }
 
