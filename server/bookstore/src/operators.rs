@@ -61,7 +61,7 @@ impl Bookstore {
         let book = NewBook {
             // Replaced by the next one if absent.
             id: id.unwrap_or(BookId::FIRST),
-            title: self.title(&draft.title)?,
+            title: title(&draft.title)?,
             topic: self.topic(&draft.topic)?,
             stock: stock("stock", draft.stock)?,
             price: price(draft.price_cents)?,
@@ -81,7 +81,7 @@ impl Bookstore {
     /// Changes a book's texts and price, delists it or lists it again; `None` if the book does not exist.
     pub async fn edit_book(&self, id: BookId, edit: Edit, actor: Actor) -> Result<Option<Edited>, Fault> {
         let change = Change {
-            title: edit.title.map(|title| self.title(&title)).transpose()?,
+            title: edit.title.map(|text| title(&text)).transpose()?,
             topic: edit.topic.map(|topic| self.topic(&topic)).transpose()?,
             price: edit.price_cents.map(price).transpose()?,
             listed: edit.listed,
@@ -116,13 +116,14 @@ impl Bookstore {
         Ok(Sales { rows, total })
     }
 
-    fn title(&self, text: &str) -> Result<String, Fault> {
-        domain::checked_text("title", text, TITLE_BYTES_MAX)
-    }
-
     fn topic(&self, text: &str) -> Result<String, Fault> {
         domain::checked_text("topic", text, self.inner.settings.limits.topic_bytes)
     }
+}
+
+/// Checks a title.
+fn title(text: &str) -> Result<String, Fault> {
+    domain::checked_text("title", text, TITLE_BYTES_MAX)
 }
 
 /// Checks a number of copies.

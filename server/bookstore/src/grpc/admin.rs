@@ -154,9 +154,9 @@ impl Admin for AdminService {
         let mut chunks = request.into_inner();
         let first = chunks.message().await?.unwrap_or_default();
         let import = self.store.begin_import(first.apply.then_some(actor)).await?;
-        let mut is_wanted = import.send(first.csv.into()).await;
+        let mut is_wanted = import.send(first.csv).await;
         while is_wanted && let Some(chunk) = chunks.message().await? {
-            is_wanted = import.send(chunk.csv.into()).await;
+            is_wanted = import.send(chunk.csv).await;
         }
         Ok(Response::new(import.finish().await?.into()))
     }

@@ -58,21 +58,12 @@ impl Halving {
 
 /// The conditions of a filter as SQL for both databases. The values are numbers, so they need no quotes.
 pub(super) fn conditions(filter: &LogFilter) -> String {
-    let mut sql = String::new();
-    if let Some(from_ms) = filter.from_ms {
-        sql += &format!(" AND time_ms >= {from_ms}");
-    }
-    if let Some(to_ms) = filter.to_ms {
-        sql += &format!(" AND time_ms < {to_ms}");
-    }
-    if let Some(book) = filter.book {
-        sql += &format!(" AND book_id = {book}");
-    }
-    if !filter.kinds.is_empty() {
-        let kinds: Vec<String> = filter.kinds.iter().map(|kind| condition(*kind)).collect();
-        sql += &format!(" AND ({})", kinds.join(" OR "));
-    }
-    sql
+    let from = filter.from_ms.map(|from_ms| format!(" AND time_ms >= {from_ms}"));
+    let to = filter.to_ms.map(|to_ms| format!(" AND time_ms < {to_ms}"));
+    let book = filter.book.map(|book| format!(" AND book_id = {book}"));
+    let kinds: Vec<String> = filter.kinds.iter().map(|kind| condition(*kind)).collect();
+    let kinds = (!kinds.is_empty()).then(|| format!(" AND ({})", kinds.join(" OR ")));
+    [from, to, book, kinds].into_iter().flatten().collect()
 }
 
 fn condition(kind: EntryKind) -> String {
