@@ -163,24 +163,34 @@ pub fn import(
     Ok(imported)
 }
 
-/// Compares the rows of `source` with the database of the settings, or else with the store at `path`, and if `applies` adds
-/// and changes books accordingly, in one transaction. Bad rows are left out and reported. `progress` gets the bytes read.
+/// Options of an [`update`].
+pub struct UpdateOptions<'a> {
+    /// Called with the bytes read so far.
+    pub progress: &'a mut dyn FnMut(u64),
+    /// False for a preview, which changes nothing.
+    pub applies: bool,
+    /// As in [`Options`].
+    pub sample: bool,
+}
+
+/// Compares the rows of `source` with the database of the settings, or else with the store at `path`, and adds and changes
+/// books accordingly, in one transaction. Bad rows are left out and reported.
 pub fn update(
     path: &Path,
     source: impl Read,
     settings: &Settings,
-    applies: bool,
-    progress: &mut dyn FnMut(u64),
+    options: UpdateOptions<'_>,
 ) -> Result<Report, ImportError> {
+    let UpdateOptions { progress, applies, sample } = options;
     if let Some(url) = &settings.url {
-        let mut importer = Importer::begin(url, settings, true)?;
+        let mut importer = Importer::begin(url, settings, sample)?;
         let report = put_all(&mut importer, source, settings, applies, progress)?;
         if applies {
             importer.commit().map_err(ImportError::Store)?;
         }
         return Ok(report);
     }
-    drop(store::open(path, Role::Owner, settings)?);
+    drop(store::open(path, if sample { Role::Owner } else { Role::Importer }, settings)?);
     let mut connection = store::open(path, Role::Tool, settings)?.connection;
     let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
     let report = put_all(&mut &transaction, source, settings, applies, progress)?;
@@ -653,5 +663,49 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found, titles);
+    }
+
+    #[test]
+    fn an_update_says_what_it_would_do_and_does_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("books.db");
+        let update = |csv: &str, applies| {
+            let options = UpdateOptions { progress: &mut |_| {}, applies, sample: true };
+            let done = update(&path, csv.as_bytes(), &Settings::default(), options).unwrap();
+            (done.added, done.changed, done.unchanged, done.refused)
+        };
+        let csv = "id,title,topic,stock,price\n7,Seven,new,3,1\n7,Twice,new,3,1\n8,,new,3,1\n\
+            12498,Cooking,college life,9,18.5\n12365,Surviving College,college life,1000,29.99\n";
+        assert_eq!(update(csv, false), (1, 1, 1, 2));
+        assert_eq!(update(csv, true), (1, 1, 1, 2), "the preview changed nothing");
+        assert_eq!(update(csv, false), (0, 0, 3, 2));
+        let delisted = "id,title,topic,stock,price,listed\n7,Seven,new,3,1,no\n";
+        assert_eq!(update(delisted, true), (0, 1, 0, 0));
+        assert_eq!(update(csv, false), (0, 0, 3, 2), "without the column it stays delisted");
+        let exported = || {
+            let mut out = Vec::new();
+            export(&path, &mut out, &Settings::default(), &mut |_, _| {}).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let lines = exported();
+        assert!(lines.starts_with("id,title,topic,stock,price,listed\n7,Seven,new,3,1.00,no\n"), "{lines}");
+        assert!(lines.contains("12498,Cooking,college life,9,18.50,yes\n"), "{lines}");
+        assert_eq!(update(&lines, true), (0, 0, 5, 0), "an export is read back");
+        update(&delisted.replace("no\n", "yes\n"), true);
+        assert!(exported().starts_with("id,title,topic,stock,price\n7,"), "without delisted books it is as ever");
+    }
+
+    #[test]
+    fn a_store_of_an_older_release_is_exported_without_being_migrated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("books.db");
+        let older = store::open(&path, Role::Owner, &Settings::default()).unwrap().connection;
+        older
+            .execute_batch("DROP TRIGGER book_listed; ALTER TABLE book DROP COLUMN listed; PRAGMA user_version = 2")
+            .unwrap();
+        older.close().unwrap();
+        let mut out = Vec::new();
+        assert_eq!(export(&path, &mut out, &Settings::default(), &mut |_, _| {}).unwrap(), 4);
+        assert!(out.starts_with(b"id,title,topic,stock,price\n12365,"));
     }
 }

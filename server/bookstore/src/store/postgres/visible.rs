@@ -96,7 +96,9 @@ impl Visible {
         }
         let mut known = self.lock();
         known.show(&announcement, &self.shelf);
-        known.put(changes, &numbers, &self.shelf);
+        if !changes.puts.is_empty() {
+            known.put(changes, &numbers, &self.shelf);
+        }
         known.announcement.add(announcement);
         drop(known);
         self.committed.notify_one();

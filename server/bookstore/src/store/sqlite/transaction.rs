@@ -264,7 +264,9 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
                 book.publish(change.stock.1, price);
             }
         }
-        shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some(put.after.clone()))));
+        if !changes.puts.is_empty() {
+            shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some(put.after.clone()))));
+        }
         shared.last_number.send_replace(last.number);
     }
 }
