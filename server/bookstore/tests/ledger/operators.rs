@@ -323,7 +323,7 @@ fn other_programs_delist_books_without_an_actor(kind: Kind) {
 fn a_file_that_is_cut_off_is_imported_up_to_its_last_whole_slice_and_says_so() {
     let shop = Shop::new();
     let store = shop.open(&Settings::default());
-    let rows: String = (1..=300).map(|number| format!("{number},T,t,1,1.00\n")).collect();
+    let rows = (1..=300).map(|number| format!("{number},T,t,1,1.00\n")).collect::<Vec<_>>().concat();
     shop.runtime.block_on(async {
         let import = store.begin_import(Some(operator())).await.expect("an import");
         assert!(import.send(format!("id,title,topic,stock,price\n{rows}301,T,t,1,1").into_bytes()).await);

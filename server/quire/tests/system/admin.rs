@@ -150,7 +150,7 @@ async fn an_operator_restocks_adds_edits_and_delists_and_the_log_has_the_name() 
     let server = Start::default().variable("QUIRE_ADMIN_TOKEN", TOKEN).serve(folder.path());
     fn with<T>(message: T) -> Request<T> {
         let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", format!("Bearer {TOKEN}")).expect("a legal value");
+        request.metadata_mut().insert("authorization", &format!("Bearer {TOKEN}")).expect("a legal value");
         request
     }
     let admin = server.admin();
@@ -171,7 +171,7 @@ async fn an_operator_restocks_adds_edits_and_delists_and_the_log_has_the_name() 
     let taken = admin.add_book(with(again)).await.expect("an answer").into_inner();
     assert_eq!((taken.success, taken.book.expect("a book").title), (false, "New".to_owned()));
 
-    let lookup = || server.shop().lookup(ItemNumberRequest { id, ..ItemNumberRequest::default() });
+    let lookup = async || server.shop().lookup(ItemNumberRequest { id, ..ItemNumberRequest::default() }).await;
     assert!(lookup().await.expect("an answer").into_inner().success);
     let edit = EditBookRequest { id, title: Some("Newer".to_owned()), listed: Some(false), ..Default::default() };
     let edited = admin.edit_book(with(edit)).await.expect("an answer").into_inner();
@@ -201,7 +201,7 @@ async fn an_import_is_previewed_and_applied_and_sales_are_summed() {
     let plan = server.admin().import(chunks(false)).await.expect("an answer").into_inner();
     assert_eq!((plan.added, plan.changed, plan.unchanged, plan.refused), (1, 0, 0, 1));
     assert_eq!((plan.refused_rows[0].line, &*plan.refused_rows[0].column), (3, "stock"));
-    let bought = || server.shop().buy(one(7));
+    let bought = async || server.shop().buy(one(7)).await;
     assert!(!bought().await.expect("an answer").into_inner().success, "a preview adds nothing");
     let done = server.admin().import(chunks(true)).await.expect("an answer").into_inner();
     assert_eq!(done, plan);
