@@ -1,7 +1,7 @@
 //! Model of a bookstore's log, by the contract: each entry follows from those before it. Tests replay a log that a server
 //! shows, and models append the entries that it must show.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Kind of an entry, with its number in the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,19 +16,23 @@ pub enum Kind {
     Restock = 4,
     /// A change of price, in cents.
     Price = 5,
-    /// Another program set the stock.
+    /// An import or another program set the stock.
     Adjusted = 6,
     /// Another program removed the book.
     Removed = 7,
-    /// Another program changed the title or the topic.
+    /// The title or the topic changed.
     Edited = 8,
+    /// The book was taken out of the shop.
+    Delisted = 9,
+    /// The book came back into the shop.
+    Listed = 10,
 }
 
 impl Kind {
     /// The kind with this number.
     pub fn of(number: i32) -> Option<Self> {
-        use Kind::{Added, Adjusted, Edited, Price, Purchase, Refused, Removed, Restock};
-        let all = [Added, Purchase, Refused, Restock, Price, Adjusted, Removed, Edited];
+        use Kind::{Added, Adjusted, Delisted, Edited, Listed, Price, Purchase, Refused, Removed, Restock};
+        let all = [Added, Purchase, Refused, Restock, Price, Adjusted, Removed, Edited, Delisted, Listed];
         all.into_iter().find(|kind| *kind as i32 == number)
     }
 }
@@ -55,6 +59,7 @@ pub struct Entry {
 pub struct Ledger {
     entries: Vec<Entry>,
     stock: BTreeMap<i64, i64>,
+    delisted: BTreeSet<i64>,
     /// Prices that the log has set.
     pub prices: BTreeMap<i64, i64>,
     keys: HashMap<Vec<u8>, usize>,
@@ -64,18 +69,22 @@ impl Ledger {
     /// Appends an entry and returns its number among the entries, from 1; refuses one that does not follow.
     pub fn append(&mut self, entry: Entry) -> Result<usize, String> {
         let known = self.stock.get(&entry.book).copied();
+        // What shoppers see.
+        let seen = known.filter(|_| !self.delisted.contains(&entry.book));
         let follows = match entry.kind {
             Kind::Added => known.is_none() && entry.before == Some(0),
             Kind::Purchase => {
-                let left = known.zip(entry.quantity).map(|(known, quantity)| known - quantity);
-                entry.before == known && entry.after == left && left.is_some_and(|left| left >= 0)
+                let left = seen.zip(entry.quantity).map(|(seen, quantity)| seen - quantity);
+                entry.before == seen && entry.after == left && left.is_some_and(|left| left >= 0)
             }
             Kind::Refused => {
-                let is_enough = known.zip(entry.quantity).is_some_and(|(known, quantity)| known >= quantity);
-                (entry.before, entry.after) == (known, known) && !is_enough
+                let is_enough = seen.zip(entry.quantity).is_some_and(|(seen, quantity)| seen >= quantity);
+                (entry.before, entry.after) == (seen, seen) && !is_enough
             }
             Kind::Restock => entry.before == known && entry.after > known,
             Kind::Adjusted => entry.before == known,
+            Kind::Delisted => seen.is_some(),
+            Kind::Listed => seen.is_none() && known.is_some(),
             Kind::Price | Kind::Removed | Kind::Edited => true,
         };
         if !follows {
@@ -83,7 +92,12 @@ impl Ledger {
         }
         match (entry.kind, entry.after) {
             (Kind::Price, Some(cents)) => drop(self.prices.insert(entry.book, cents)),
-            (Kind::Removed, _) => drop(self.stock.remove(&entry.book)),
+            (Kind::Removed, _) => {
+                self.stock.remove(&entry.book);
+                self.delisted.remove(&entry.book);
+            }
+            (Kind::Delisted, _) => _ = self.delisted.insert(entry.book),
+            (Kind::Listed, _) => _ = self.delisted.remove(&entry.book),
             (Kind::Added | Kind::Purchase | Kind::Restock | Kind::Adjusted, Some(after)) => {
                 self.stock.insert(entry.book, after);
             }
@@ -151,6 +165,18 @@ mod tests {
             Entry { kind: Kind::Added, book: 1, quantity: None, before: Some(0), after: Some(stock), key: Vec::new() };
         ledger.append(entry).expect("the first entry");
         ledger
+    }
+
+    #[test]
+    fn a_delisted_book_is_not_sold_until_it_is_listed_again() {
+        let mut ledger = added(3);
+        let entry = |kind, quantity, before, after| Entry { kind, book: 1, quantity, before, after, key: Vec::new() };
+        ledger.append(entry(Kind::Listed, None, Some(0), Some(1))).expect_err("it is listed");
+        ledger.append(entry(Kind::Delisted, None, Some(1), Some(0))).expect("it was listed");
+        ledger.append(entry(Kind::Purchase, Some(1), Some(3), Some(2))).expect_err("it is delisted");
+        ledger.append(entry(Kind::Refused, Some(1), None, None)).expect("there is no such book");
+        ledger.append(entry(Kind::Listed, None, Some(0), Some(1))).expect("it was delisted");
+        ledger.append(entry(Kind::Purchase, Some(1), Some(3), Some(2))).expect("it is listed");
     }
 
     #[test]

@@ -215,11 +215,11 @@ fn a_database_of_the_first_release_is_taken_over_and_no_number_of_its_log_comes_
     // As in the first release: each value of the sequence was one number, and the last one was used.
     shop.other_program(
         "ALTER SEQUENCE entry_number INCREMENT 1; ALTER TABLE quire_schema DROP news_channel; \
-         ALTER TABLE entry DROP key_owner; \
-         CREATE UNIQUE INDEX entry_key ON entry (idempotency_key) WHERE idempotency_key IS NOT NULL; \
-         UPDATE quire_schema SET version = 1; \
          UPDATE book SET stock = 7 WHERE id = 53477; UPDATE book SET stock = 9 WHERE id = 53477; \
-         DROP TRIGGER book_changed ON book",
+         DROP TRIGGER book_changed ON book; ALTER TABLE book DROP listed; \
+         ALTER TABLE entry DROP actor; ALTER TABLE entry DROP key_owner; \
+         CREATE UNIQUE INDEX entry_key ON entry (idempotency_key) WHERE idempotency_key IS NOT NULL; \
+         UPDATE quire_schema SET version = 1",
     );
     let store = shop.open(&Settings::default());
     for _ in 0..3 {
@@ -232,7 +232,22 @@ fn a_database_of_the_first_release_is_taken_over_and_no_number_of_its_log_comes_
     assert_eq!(log.last().map(|entry| entry.kind), Some(EntryKind::Adjusted), "the trigger was gone");
     let looked = psql(&shop)
         .run("SELECT version, increment_by FROM quire_schema, pg_sequences WHERE sequencename = 'entry_number';");
-    assert_eq!(looked, "4|32");
+    assert_eq!(looked, "5|32");
+    close(&store);
+}
+
+#[test]
+fn a_database_of_the_fourth_schema_keeps_its_books_listed_and_logs_who_else_delists_them() {
+    let shop = Shop::of(Kind::Database);
+    close(&shop.open(&Settings::default()));
+    shop.other_program(
+        "ALTER TABLE book DROP listed; ALTER TABLE entry DROP actor; UPDATE quire_schema SET version = 4; \
+         CREATE OR REPLACE FUNCTION book_changed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+    );
+    let store = shop.open(&Settings::default());
+    assert_eq!(store.books(), 4);
+    shop.other_program("UPDATE book SET listed = false WHERE id = 53477");
+    assert_eq!(shop.log(&store).last().map(|entry| entry.kind), Some(EntryKind::Delisted));
     close(&store);
 }
 

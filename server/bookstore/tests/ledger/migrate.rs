@@ -2,6 +2,7 @@
 
 use bookstore::{
     Receipt, Settings, Verdict,
+    domain::Edit,
     store::{MigrateError, Migrated, migrate},
 };
 
@@ -22,6 +23,8 @@ fn a_file_that_is_copied_goes_on_in_the_database_where_it_was() {
     let refused = buy(&file, &store, 8, "late");
     assert_eq!(refused.verdict, Verdict::SoldOut);
     file.runtime.block_on(store.update_price(id(7), 1, operator())).expect("no fault");
+    let delist = Edit { listed: Some(false), ..Edit::default() };
+    file.runtime.block_on(store.edit_book(id(8), delist, operator())).expect("no fault");
     let log = file.log(&store);
     assert!(matches!(copy(), Err(MigrateError::Selling(_))), "a server has the file open");
     close(&store);
@@ -38,6 +41,7 @@ fn a_file_that_is_copied_goes_on_in_the_database_where_it_was() {
     assert_eq!(buy(&database, &store, 8, "late"), Receipt { replayed: true, ..refused });
     let book = database.runtime.block_on(store.lookup(id(7))).expect("no fault").expect("a book");
     assert_eq!((book.title(), book.stock(), book.price().get()), ("'Ünï' \"code\"", 10, 1));
+    assert!(database.runtime.block_on(store.lookup(id(8))).expect("no fault").is_none(), "it is delisted");
     let next = buy(&database, &store, 7, "new");
     assert!(next.number > log.last().map(|entry| entry.number), "{next:?}");
     assert!(matches!(copy(), Err(MigrateError::Filled { .. })), "the database has gone on");

@@ -198,7 +198,7 @@ impl Model {
         if !(0..=STOCK_MAX).contains(&amount) {
             return Err(invalid("amount", amount, &format!("a whole number from 0 to {STOCK_MAX}")));
         }
-        Ok(Message::new().number(1, self.ledger.restock(amount) as u64).number(2, amount as u64))
+        Ok(Message::new().number(1, self.ledger.restock(amount) as u64).number(2, amount as u64).number(3, 1))
     }
 
     /// An entry of the log; its time is unknown until it has been read once.
@@ -212,7 +212,9 @@ impl Model {
         let signed = |number: Option<i64>| number.map(i64::cast_unsigned);
         let message =
             message.number(3, entry.kind as u64).number(4, entry.book as u64).optional(5, signed(entry.quantity));
-        message.optional(6, signed(entry.before)).optional(7, signed(entry.after)).bytes(8, &entry.key)
+        // Without a credential an operator has no name.
+        let actor: &[u8] = if matches!(entry.kind, Kind::Restock | Kind::Price) { b"-" } else { b"" };
+        message.optional(6, signed(entry.before)).optional(7, signed(entry.after)).bytes(8, &entry.key).bytes(9, actor)
     }
 
     /// Of these entries, the numbers of those with unknown times.
