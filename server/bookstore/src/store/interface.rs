@@ -55,7 +55,7 @@ impl Found {
 }
 
 /// Sums by day, in days since 1970, and by book; an error if there are too many.
-pub(crate) type Sums = Result<Vec<(Option<i64>, Option<BookId>, Sold)>, TooMany>;
+pub(crate) type SalesSums = Result<Vec<(Option<i64>, Option<BookId>, Sold)>, TooMany>;
 
 /// More rows of sales than fit into memory.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn find(&self, before: i64, filter: LogFilter, count: usize) -> ReadFuture<'_, Found>;
 
     /// Sums of sales.
-    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, Sums>;
+    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, SalesSums>;
 
     /// One listed book from the database.
     fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>>;

@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 
 use super::{
     super::{
-        interface::{Found, Page, Sums, TooMany, Which},
+        interface::{Found, Page, SalesSums, TooMany, Which},
         range::{Halving, LOOKED_AT, Line, ROWS_MAX, Tally, conditions},
     },
     errors::PostgresError,
@@ -99,7 +99,7 @@ impl Readers {
     }
 
     /// Sums of sales, of one moment.
-    pub(super) async fn sales(&self, query: SalesQuery) -> Result<Sums, Fault> {
+    pub(super) async fn sales(&self, query: SalesQuery) -> Result<SalesSums, Fault> {
         self.with_time(Some(LONG), move |client| {
             Box::pin(async move {
                 client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
@@ -204,7 +204,7 @@ impl Inner {
 }
 
 /// Sums sales in the caller's transaction.
-async fn sales(client: &Client, query: SalesQuery) -> Result<Sums, PostgresError> {
+async fn sales(client: &Client, query: SalesQuery) -> Result<SalesSums, PostgresError> {
     let (first, end) = numbers(client, query.from_ms, query.to_ms).await?;
     let no_values = || Vec::<i32>::new();
     let mut prices = HashMap::new();

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, Store, Sums, Which},
+    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, Store, Which},
     errors::PostgresError,
     follow::{Follower, follow, start},
     link::{Link, connect, reconnect_pause},
@@ -219,7 +219,7 @@ impl Store for PostgresStore {
         Box::pin(self.readers.find(before, filter, count))
     }
 
-    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, Sums> {
+    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, SalesSums> {
         Box::pin(self.readers.sales(query))
     }
 

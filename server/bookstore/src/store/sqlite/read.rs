@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::{
-        interface::{Found, Page, Sums, TooMany, Which},
+        interface::{Found, Page, SalesSums, TooMany, Which},
         range::{Halving, LOOKED_AT, Line, ROWS_MAX, Tally, conditions},
     },
     errors::reason,
@@ -73,7 +73,7 @@ impl Readers {
     }
 
     /// Sums of sales, of one moment.
-    pub(super) async fn sales(self: &Arc<Self>, query: SalesQuery) -> Result<Sums, Fault> {
+    pub(super) async fn sales(self: &Arc<Self>, query: SalesQuery) -> Result<SalesSums, Fault> {
         self.with(move |file| {
             let file = file.unchecked_transaction()?;
             let (first, end) = numbers(&file, query.from_ms, query.to_ms)?;

@@ -9,7 +9,7 @@ use commit::FileIdentity;
 use tokio::sync::watch;
 
 use super::{
-    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, Store, Sums, Which},
+    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, Store, Which},
     open::{OpenError, Role, open},
     read::Readers,
     state::{Shared, State},
@@ -106,7 +106,7 @@ impl Store for SqliteStore {
         Box::pin(self.readers.find(before, filter, count))
     }
 
-    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, Sums> {
+    fn sales(&self, query: SalesQuery) -> ReadFuture<'_, SalesSums> {
         Box::pin(self.readers.sales(query))
     }
 
