@@ -79,6 +79,9 @@ pub(crate) struct Subchannel {
     state: watch::Sender<State>,
     /// True from a failed attempt to connect until one succeeds.
     is_failing: AtomicBool,
+    /// Number of failed attempts to connect, and the reason of the last one. A caller that is polled only after the pause
+    /// that follows a failure finds the reason here, no longer in the state.
+    failed: Mutex<(u64, String)>,
     is_ready: AtomicBool,
     is_closing: AtomicBool,
     waiting_calls_max: usize,
@@ -92,6 +95,7 @@ impl Subchannel {
             task: AtomicWaker::new(),
             state: watch::Sender::new(State::Idle),
             is_failing: AtomicBool::new(false),
+            failed: Mutex::default(),
             is_ready: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             waiting_calls_max: settings.waiting_calls_max,
@@ -186,18 +190,28 @@ impl Subchannel {
 
     /// Waits for a connection or the first failure to connect; fails at once during the pause after a failure.
     pub(crate) async fn ready(&self) -> Result<(), ConnectError> {
+        let before = self.failed().0;
         self.want();
         let mut state = self.state.subscribe();
-        match state.wait_for(|state| !matches!(state, State::Idle | State::Connecting)).await.as_deref() {
+        let is_over = |state: &State| !matches!(state, State::Idle | State::Connecting) || self.failed().0 != before;
+        match state.wait_for(is_over).await.as_deref() {
             Ok(State::Ready) => Ok(()),
-            Ok(State::Failing(reason)) => Err(ConnectError(reason.clone())),
-            _ => Err(ConnectError("the channel is closed".to_owned())),
+            Ok(State::Failing(_) | State::Idle | State::Connecting) => Err(ConnectError(self.failed().1.clone())),
+            Ok(State::Closed) | Err(_) => Err(ConnectError("the channel is closed".to_owned())),
         }
     }
 
+    fn failed(&self) -> MutexGuard<'_, (u64, String)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn set_state(&self, state: State) {
-        match state {
-            State::Failing(_) => self.is_failing.store(true, Ordering::Relaxed),
+        match &state {
+            State::Failing(reason) => {
+                self.is_failing.store(true, Ordering::Relaxed);
+                let mut failed = self.failed();
+                *failed = (failed.0 + 1, reason.clone());
+            }
             State::Ready => self.is_failing.store(false, Ordering::Relaxed),
             _ => {}
         }
@@ -227,5 +241,25 @@ impl Subchannel {
         for command in failing {
             command.fail(status);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll};
+
+    use super::*;
+
+    #[test]
+    fn a_caller_that_is_polled_after_the_pause_of_a_failure_gets_its_reason() {
+        let subchannel = Subchannel::new(&Settings::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut ready = pin!(subchannel.ready());
+        assert!(ready.as_mut().poll(&mut cx).is_pending());
+        subchannel.set_state(State::Failing("it does not speak TLS".to_owned()));
+        subchannel.set_state(State::Idle);
+        let Poll::Ready(Err(error)) = ready.poll(&mut cx) else { panic!("still waiting") };
+        assert_eq!(error.to_string(), "it does not speak TLS");
     }
 }
