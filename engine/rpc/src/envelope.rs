@@ -14,6 +14,8 @@ use tokio::time::Instant;
 use crate::compression::{Accepted, Budget, Encoding};
 use crate::metadata::Metadata;
 use crate::protocol::Codec;
+#[cfg(feature = "server")]
+use crate::server::ConnectionState;
 
 /// The remote end of a connection.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,9 @@ pub struct Peer {
     pub(crate) budget: Arc<Budget>,
     /// Set when a credential was shown on the connection.
     pub(crate) is_known: Arc<AtomicBool>,
+    /// The connection's place in its server's registry.
+    #[cfg(feature = "server")]
+    pub(crate) connection: Option<Arc<ConnectionState>>,
 }
 
 impl Peer {

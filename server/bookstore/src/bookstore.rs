@@ -108,7 +108,9 @@ impl Bookstore {
         deadline: Option<Instant>,
     ) -> Result<Receipt, Fault> {
         let quantity = self.quantity(quantity)?;
-        self.inner.ledger.purchase(Purchase { book, quantity, key, deadline }).await
+        let receipt = self.inner.ledger.purchase(Purchase { book, quantity, key, deadline }).await?;
+        self.inner.metrics.answered(&receipt);
+        Ok(receipt)
     }
 
     /// Checks the copies of one purchase.
@@ -156,6 +158,7 @@ impl Bookstore {
     pub fn levels(&self) -> Levels {
         Levels {
             purchases_queued: self.inner.ledger.queued(),
+            purchases_queued_max: self.inner.settings.limits.purchases_queued,
             books: self.books(),
             log_number: *self.inner.ledger.watch().borrow(),
             healthy: *self.healthy().borrow(),

@@ -17,6 +17,7 @@ use crate::{
 /// The store's counters; handles to those that [`Metrics::register`] put into a registry.
 #[derive(Debug)]
 pub struct Metrics {
+    acknowledged: Counter,
     purchases: Family<Outcome, Counter>,
     replays: Counter,
     refusals: Refusals,
@@ -31,6 +32,8 @@ pub struct Metrics {
 pub struct Levels {
     /// Purchases and operator actions queued for the ledger.
     pub purchases_queued: usize,
+    /// The most of them.
+    pub purchases_queued_max: usize,
     /// Books in the catalogue.
     pub books: usize,
     /// The number of the newest log entry.
@@ -53,6 +56,7 @@ impl EncodeLabelSet for Outcome {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
+            acknowledged: Counter::default(),
             purchases: Family::default(),
             replays: Counter::default(),
             refusals: Refusals::default(),
@@ -73,7 +77,17 @@ impl Metrics {
             drop(metrics.purchases.get_or_create(&Outcome(verdict)));
         }
         metrics.refusals.show(Limit::ALL.map(Limit::name));
-        registry.register("purchases", "Purchases decided, by outcome", metrics.purchases.clone());
+        // Before those that are on disk, which a page shows in this order: so no page has more of these.
+        registry.register(
+            "purchases_acknowledged",
+            "Purchases that were bought and whose buyer was answered",
+            metrics.acknowledged.clone(),
+        );
+        registry.register(
+            "purchases",
+            "Purchases decided, by outcome; those that were bought are on disk",
+            metrics.purchases.clone(),
+        );
         registry.register(
             "purchases_replayed",
             "Purchases answered from an earlier one with the same key",
@@ -125,6 +139,13 @@ impl Metrics {
         self.replays.inc_by(replays);
     }
 
+    /// Counts an answer to a buyer.
+    pub(crate) fn answered(&self, receipt: &Receipt) {
+        if receipt.verdict == Verdict::Bought && !receipt.replayed {
+            self.acknowledged.inc();
+        }
+    }
+
     pub(crate) fn committed(&self, entries: usize, took: Duration) {
         self.batch_entries.observe(f64::from(u32::try_from(entries).unwrap_or(u32::MAX)));
         self.commit_seconds.observe(took.as_secs_f64());
@@ -143,6 +164,7 @@ impl Metrics {
 pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
     let queued = "Purchases and operator actions that wait for the ledger";
     page.gauge("purchases_queued", queued, levels.purchases_queued)?;
+    page.gauge("purchases_queued_max", "What limits.purchases_queued is", levels.purchases_queued_max)?;
     page.gauge("books", "Books in the catalogue", levels.books)?;
     page.gauge("log_number", "Number of the newest log entry", levels.log_number)?;
     let healthy = "1 while purchases are taken, 0 while a failed store is read back";

@@ -26,12 +26,18 @@ pub const FILE_NAME: &str = "bookstore.db";
 #[derive(Clone, Debug)]
 pub struct BookstoreService {
     store: Bookstore,
+    settings: Settings,
 }
 
 impl BookstoreService {
     /// The store.
     pub fn store(&self) -> &Bookstore {
         &self.store
+    }
+
+    /// The settings that it was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 }
 
@@ -46,12 +52,13 @@ impl Open for BookstoreService {
         settings.limits.message_bytes = host.message_bytes_max;
         let path = host.data.join(FILE_NAME);
         let counters = Metrics::register(host.metrics, host.refusals.clone());
-        let store = spawn_blocking(move || Bookstore::open(&path, settings, counters)).await??;
+        let opened_with = settings.clone();
+        let store = spawn_blocking(move || Bookstore::open(&path, opened_with, counters)).await??;
         host.handles.offer(store.clone());
         let shown = store.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
         tracing::info!(books = store.books(), "the bookstore is open");
-        Ok(Self { store })
+        Ok(Self { store, settings })
     }
 }
 

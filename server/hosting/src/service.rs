@@ -251,18 +251,27 @@ pub trait Open: Service + Sized {
     fn open(settings: Self::Settings, host: &mut Host<'_>) -> impl Future<Output = Result<Self, Error>> + Send;
 }
 
-/// Scopes that callers of a service need.
+/// A service's name, and the scopes that its callers need.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
+    /// [`Open::ENABLED`].
+    pub enabled: Option<&'static str>,
     /// [`Open::SCOPE`].
     pub scope: Scope,
     /// [`Open::OPERATORS`].
     pub operators: &'static [&'static str],
 }
 
+impl Declared {
+    /// The service's name: that of the setting that turns it off.
+    pub fn name(&self) -> &'static str {
+        self.enabled.map_or("server", |key| key.strip_suffix(".enabled").unwrap_or(key))
+    }
+}
+
 /// An enabled service with its settings.
 pub trait Choice: Any + Send {
-    /// Scopes that callers need.
+    /// Its name and scopes.
     fn declared(&self) -> Declared;
 
     /// Opens the service.
@@ -273,7 +282,7 @@ struct On<S: Open>(S::Settings);
 
 impl<S: Open> Choice for On<S> {
     fn declared(&self) -> Declared {
-        Declared { scope: S::SCOPE, operators: S::OPERATORS }
+        Declared { enabled: S::ENABLED, scope: S::SCOPE, operators: S::OPERATORS }
     }
 
     fn open<'a>(self: Box<Self>, host: &'a mut Host<'_>) -> Pending<'a, Result<Box<dyn Service>, Error>> {

@@ -47,6 +47,14 @@ pub struct KvService {
     unhealthy: watch::Sender<bool>,
 }
 
+impl KvService {
+    /// The store if its entries are on disk; an error if it could not be opened.
+    pub fn store_on_disk(&self) -> Result<Option<&KeyValue>, &str> {
+        let store = self.store.as_ref().map_err(|reason| &**reason)?;
+        Ok(self.announcement.is_some().then_some(store))
+    }
+}
+
 impl Open for KvService {
     type Settings = Settings;
     const SCOPE: Scope = Scope::Kv;

@@ -5,9 +5,11 @@
 mod figures;
 pub mod grpc;
 mod operate;
+mod reading;
+mod sampler;
 
 pub use figures::{
     Calls, Commits, Figures, Level, Levels, MethodFigures, MethodPoint, Point, Purchases, Reason, ServiceHealth, Times,
 };
-pub use operate::{BackupPieces, MakeBackup, Operate, Sources};
+pub use operate::{BackupPieces, MakeBackup, Making, Operate, Sources};
 pub use quire_rpc::server::OpenConnection;

@@ -1,33 +1,49 @@
 //! The handle that transports and pages use.
 
 use std::{
+    cmp::Reverse,
     collections::VecDeque,
-    fmt,
-    future::Future,
-    io,
+    fmt, io,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _, stream};
 use hosting::Error;
 use quire_rpc::server::{ConnectionRegistry, OpenConnection};
-use tokio::sync::watch;
+use tokio::{
+    sync::{Semaphore, watch},
+    task::spawn_blocking,
+    time::{Instant, MissedTickBehavior},
+};
 
-use crate::figures::{Figures, Point, ServiceHealth};
+use crate::{
+    figures::{Figures, Point, ServiceHealth},
+    sampler::{Moment, Sampler},
+};
+
+/// Time between two samples.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Points that are kept: an hour.
+const POINTS_MAX: usize = 3600;
 
 /// Pieces of a backup's file, in their order.
 pub type BackupPieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// Makes a backup of the data folder.
-pub type MakeBackup = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<BackupPieces, Error>> + Send>> + Send + Sync>;
+/// A backup that is being made.
+pub type Making = Pin<Box<dyn Future<Output = Result<BackupPieces, Error>> + Send>>;
 
-/// The parts of a server that figures and backups are made from.
+/// Makes a backup of the data folder.
+pub type MakeBackup = Box<dyn Fn() -> Making + Send + Sync>;
+
+/// The parts of a server that figures and backups are made from. The first two may block.
 pub struct Sources {
     /// The page `/metrics`.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
-    /// The services' health; `trouble` of the server as a whole, if any, is that of a service named `server`.
+    /// The health of each service, and of the server itself if it has trouble of its own.
     pub health: Box<dyn Fn() -> Vec<ServiceHealth> + Send + Sync>,
     /// Makes a backup.
     pub backup: MakeBackup,
@@ -42,16 +58,31 @@ struct Inner {
     sources: OnceLock<Sources>,
     newest: watch::Sender<Arc<Figures>>,
     points: Mutex<VecDeque<Arc<Point>>>,
+    /// One backup at a time.
+    backups: Arc<Semaphore>,
+    /// True once watches must end.
+    ending: watch::Sender<bool>,
 }
 
 impl Operate {
-    /// A view of the server whose connections are in `connections`; without figures until it has its sources.
+    /// A view of the server whose connections are in `connections`, without figures until it [runs](Self::run).
     pub fn new(connections: ConnectionRegistry) -> Self {
-        let newest = watch::Sender::new(Arc::default());
-        Self(Arc::new(Inner { connections, sources: OnceLock::new(), newest, points: Mutex::default() }))
+        Self(Arc::new(Inner {
+            connections,
+            sources: OnceLock::new(),
+            newest: watch::Sender::new(Arc::default()),
+            points: Mutex::default(),
+            backups: Arc::new(Semaphore::new(1)),
+            ending: watch::Sender::new(false),
+        }))
     }
 
-    /// The newest sample, which changes once a second.
+    /// The registry that the server lists its connections in.
+    pub fn registry(&self) -> &ConnectionRegistry {
+        &self.0.connections
+    }
+
+    /// The newest sample, which changes once a second; all zero before the first.
     pub fn newest(&self) -> watch::Receiver<Arc<Figures>> {
         self.0.newest.subscribe()
     }
@@ -64,24 +95,76 @@ impl Operate {
     /// The open connections over gRPC and HTTP, those that moved most bytes first.
     pub fn connections(&self) -> Vec<OpenConnection> {
         let mut open = self.0.connections.list();
-        open.sort_by_key(|open| std::cmp::Reverse(open.bytes_read.saturating_add(open.bytes_written)));
+        open.sort_by_key(|open| Reverse(open.bytes_read.saturating_add(open.bytes_written)));
         open
     }
 
-    /// Ends a connection at once, with its calls; false if none has this id. `by` is the operator's name, for the log.
-    pub fn cut(&self, id: u64, by: &str) -> bool {
+    /// Ends a connection at once, with its calls; false if none has this id. `operator` is a name for the log.
+    pub fn cut(&self, id: u64, operator: &str) -> bool {
         let was_open = self.0.connections.cut(id);
-        tracing::warn!(id, by, was_open, "an operator cut a connection");
+        tracing::warn!(connection = id, operator, was_open, "an operator cuts a connection");
         was_open
     }
 
-    /// Makes a backup of the data folder: the file that `quire backup` writes.
+    /// Makes a backup of the data folder: the file that `quire backup` writes. One at a time.
     pub async fn backup(&self) -> Result<BackupPieces, Error> {
-        match self.0.sources.get() {
-            Some(sources) => (sources.backup)().await,
-            None => Err("the server is still starting; try again after a pause".into()),
+        let Some(sources) = self.0.sources.get() else {
+            return Err("the server is still starting; try again after a pause".into());
+        };
+        let Ok(permit) = Arc::clone(&self.0.backups).try_acquire_owned() else {
+            return Err("another backup is being made; try again when it is done".into());
+        };
+        let pieces = (sources.backup)().await?;
+        let next = async |(mut pieces, permit): (BackupPieces, _)| Some((pieces.next().await?, (pieces, permit)));
+        Ok(Box::pin(stream::unfold((pieces, permit), next)))
+    }
+
+    /// Makes a sample of these sources once a second, until `stopped` completes; then it ends all watches.
+    pub async fn run(self, sources: Sources, stopped: impl Future<Output = ()>) {
+        // An error means that it runs already, with the same sources.
+        let _ = self.0.sources.set(sources);
+        tokio::select! {
+            () = self.sample() => {}
+            () = stopped => {}
+        }
+        self.0.ending.send_replace(true);
+    }
+
+    /// Turns true when watches must end.
+    pub(crate) fn ending(&self) -> watch::Receiver<bool> {
+        self.0.ending.subscribe()
+    }
+
+    async fn sample(&self) {
+        let (mut sampler, start) = (Sampler::default(), Instant::now());
+        let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let inner = Arc::clone(&self.0);
+            let read = spawn_blocking(move || {
+                let sources = inner.sources.get()?;
+                Some(((sources.metrics)(), (sources.health)()))
+            });
+            // An error means that a source panicked, which is on standard error.
+            let Ok(Some((page, services))) = read.await else { continue };
+            let moment = Moment { since_start: start.elapsed(), time_ms: now_ms(), services };
+            let (figures, point) = sampler.add(&page, moment);
+            if let Some(point) = point {
+                let mut points = self.0.points.lock().unwrap_or_else(PoisonError::into_inner);
+                if points.len() >= POINTS_MAX {
+                    points.pop_front();
+                }
+                points.push_back(Arc::new(point));
+            }
+            self.0.newest.send_replace(Arc::new(figures));
         }
     }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for Operate {

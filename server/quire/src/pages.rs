@@ -14,7 +14,8 @@ use axum::{
     routing::get,
 };
 use bytes::Bytes;
-use hosting::{Error, Front, Part, Route, Service, Site};
+use hosting::{Declared, Error, Front, Part, Route, Service, Site};
+use operate::ServiceHealth;
 use prometheus_client::{encoding::text, registry::Registry};
 use quire_rpc::server::Builder;
 use serde_json::{Value, json};
@@ -27,10 +28,10 @@ use crate::process::SHORT;
 pub(crate) type Services = Arc<[Box<dyn Service>]>;
 
 /// `/healthz` and `/metrics`.
-pub(crate) fn site(services: Services, short: Receiver<bool>, metrics: Registry) -> Site {
+pub(crate) fn site(services: Services, short: Receiver<bool>, metrics: Arc<Registry>) -> Site {
     let health = [("/healthz", get(healthz), "ok, or 503 and what failed")];
     let metrics_page = [("/metrics", get(metrics_page), "counters and levels, for Prometheus")];
-    Site::new((services, short), health).and(Site::new(Arc::new(metrics), metrics_page))
+    Site::new((services, short), health).and(Site::new(metrics, metrics_page))
 }
 
 /// The services, and whether memory is short.
@@ -45,6 +46,31 @@ async fn healthz(State((services, short)): State<Health>) -> impl IntoResponse {
 /// One line per failure.
 fn health(troubles: impl Iterator<Item = String>) -> String {
     troubles.map(|trouble| trouble + "\n").collect()
+}
+
+/// The page `/metrics` as operators' figures read it; empty if it cannot be written.
+pub(crate) fn metrics(metrics: Arc<Registry>) -> Box<dyn Fn() -> String + Send + Sync> {
+    Box::new(move || {
+        let mut page = String::new();
+        text::encode(&mut page, &metrics).map(|()| page).unwrap_or_default()
+    })
+}
+
+/// The health of each service, with the failures of `/healthz`.
+pub(crate) fn health_of_each(
+    services: Services,
+    declared: Vec<Declared>,
+    short: Receiver<bool>,
+) -> Box<dyn Fn() -> Vec<ServiceHealth> + Send + Sync> {
+    Box::new(move || {
+        let server = ServiceHealth { name: "server", is_healthy: false, trouble: Some(SHORT.to_owned()) };
+        let each = services.iter().zip(&declared).map(|(service, declared)| ServiceHealth {
+            name: declared.name(),
+            is_healthy: *service.healthy().borrow(),
+            trouble: service.trouble(),
+        });
+        short.borrow().then_some(server).into_iter().chain(each).collect()
+    })
 }
 
 async fn metrics_page(State(metrics): State<Arc<Registry>>) -> impl IntoResponse {

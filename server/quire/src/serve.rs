@@ -14,8 +14,12 @@ use hosting::{
     access::{AuthPolicy, Credentials},
     metrics::{self, Refusals},
 };
+use operate::Operate;
 use prometheus_client::registry::Registry;
-use quire_rpc::{Limits, server::Cors};
+use quire_rpc::{
+    Limits,
+    server::{ConnectionRegistry, Cors},
+};
 use tokio::{
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
@@ -25,10 +29,11 @@ use tokio::{
 
 use crate::{
     cli::ServeArgs,
+    commands::backup,
     config::{Config, reference},
     console,
     pages::Services,
-    process::{Descriptors, Process},
+    process::{self, Descriptors, Process},
     reload::{self, Files},
     telemetry,
     transport::{
@@ -63,7 +68,7 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     done
 }
 
-async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
+async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
     let Signals { stop: mut signals, reload: hangup } = Signals::install()?;
     // Before any service, so that a server with a bad file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
@@ -75,7 +80,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let descriptors = Descriptors::raised();
     let connections = descriptors.share(config.connections.clone());
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(process));
+    registry.register_collector(Box::new(started));
     let ours = registry.sub_registry_with_prefix("quire");
     if let Some(certificate) = certificate.clone() {
         metrics::collect(ours, move |page| {
@@ -83,7 +88,20 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
             page.gauge("tls_certificate_expires_seconds", help, certificate.expires_in_seconds())
         });
     }
+    let data = config.data.clone();
+    metrics::collect(ours, move |page| {
+        if let Some((all, free)) = process::disk(&data) {
+            page.gauge("disk_bytes", "Size of the disk of the data folder", all)?;
+            page.gauge("disk_free_bytes", "Bytes of that disk that the server may still use", free)?;
+        }
+        let Some(age) = backup::age(&data) else { return Ok(()) };
+        page.seconds("backup_age_seconds", "Time since the newest backup of the data folder", age)
+    });
     let refusals = Refusals::register(ours);
+    let operate = Operate::new(ConnectionRegistry::default());
+    let mut handles = Handles::default();
+    handles.offer(operate.clone());
+    let backup = backup::of_services(config.data.clone());
     let host = Host {
         data: config.data,
         address,
@@ -92,7 +110,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         connections: connections.clone(),
         message_bytes_max: config.limits.message_bytes_max,
         refusals: refusals.clone(),
-        handles: Handles::default(),
+        handles,
         metrics: ours,
     };
     let opened_at = Instant::now();
@@ -129,6 +147,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         cors,
         compression: config.compression,
         threads: config.threads,
+        operate,
+        backup,
     };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());

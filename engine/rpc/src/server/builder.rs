@@ -18,6 +18,7 @@ use super::call::plan::{Contracts, Routes};
 use super::call::service::{Method, Service};
 use super::limits::Limits;
 use super::observer::{NoObserver, Observer, Refusal};
+use super::registry::ConnectionRegistry;
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError};
@@ -33,6 +34,7 @@ impl Server {
         Builder {
             routes: Routes::default(),
             limits: Limits::default(),
+            connections: ConnectionRegistry::default(),
             observer: Arc::new(NoObserver),
             http: None,
             compression: None,
@@ -59,6 +61,7 @@ type IsFor = Box<dyn Fn(&str) -> bool + Send>;
 pub struct Builder {
     routes: Routes,
     limits: Limits,
+    connections: ConnectionRegistry,
     observer: Arc<dyn Observer>,
     http: Option<Arc<dyn HttpService>>,
     compression: Option<(Encoding, usize)>,
@@ -113,6 +116,12 @@ impl Builder {
     /// Sets the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Lists the server's connections in this registry, which several servers may share.
+    pub fn connections(mut self, registry: ConnectionRegistry) -> Self {
+        self.connections = registry;
         self
     }
 
@@ -246,6 +255,7 @@ impl Builder {
                 cors: self.cors,
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(with_protocols),
+                connections: self.connections,
                 permits: Permits::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,

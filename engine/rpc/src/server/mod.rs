@@ -24,6 +24,7 @@ pub use limits::Limits;
 pub use memory::{CUT, Charge, Memory};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use quire_net::{Client, Share, Shares};
+pub(crate) use registry::ConnectionState;
 pub use registry::{ConnectionRegistry, OpenConnection};
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
@@ -41,7 +43,7 @@ pub struct OpenConnection {
     pub address: Option<SocketAddr>,
     /// Client of the last call: a credential's name if it had one, else the address.
     pub client: Client,
-    /// User agent of the last call, cut to 256 bytes; empty if there is none.
+    /// User agent of a recent call, cut to 256 bytes; empty if there is none.
     pub user_agent: String,
     /// Calls that wait for something.
     pub calls_in_flight: usize,
@@ -106,13 +108,19 @@ impl Listed {
         &self.state
     }
 
-    /// True if the connection must end; else wakes its task when it must.
+    /// Serves the connection by `future`; `None` if it is cut before that completes.
+    pub(crate) async fn unless_cut<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| if self.is_cut(cx.waker()) { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Some) }).await
+    }
+
+    /// True if the connection must end; else its task is woken when it must.
     #[inline]
-    pub(crate) fn poll_cut(&mut self, cx: &Context<'_>) -> bool {
-        // A task keeps its waker, so this is rare.
-        if !self.registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.state.task.register(cx.waker());
-            self.registered = Some(cx.waker().clone());
+    fn is_cut(&mut self, task: &Waker) -> bool {
+        // A task keeps its waker, so that this is rare.
+        if !self.registered.as_ref().is_some_and(|known| known.will_wake(task)) {
+            self.state.task.register(task);
+            self.registered = Some(task.clone());
         }
         self.state.is_cut.load(Relaxed)
     }
@@ -146,11 +154,13 @@ pub(crate) struct ConnectionState {
     /// Time of the last byte, in milliseconds after `opened_at`.
     active_ms: AtomicU64,
     caller: Mutex<Described>,
+    /// Place of the name of the credential in `caller`, which keeps it; 0 without one.
+    named_at: AtomicUsize,
     is_cut: AtomicBool,
     task: AtomicWaker,
 }
 
-/// The caller of the last call.
+/// The caller, as far as it is known.
 #[derive(Debug)]
 struct Described {
     client: Client,
@@ -170,6 +180,7 @@ impl ConnectionState {
             buffered_bytes: AtomicUsize::new(0),
             active_ms: AtomicU64::new(0),
             caller: Mutex::new(caller),
+            named_at: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
             task: AtomicWaker::new(),
         }
@@ -189,17 +200,32 @@ impl ConnectionState {
         self.buffered_bytes.store(buffered_bytes, Relaxed);
     }
 
-    /// Sets the client of the last call. It takes a lock: a connection calls it only if the client is another.
-    #[cold]
-    pub(crate) fn set_client(&self, client: &Client) {
-        lock(&self.caller).client = client.clone();
+    /// Notes the client of the last call, which is mostly that of the call before.
+    #[inline]
+    pub(crate) fn note_client(&self, client: &Client) {
+        let named_at = match client {
+            Client::Credential(name) => name.as_ptr().addr(),
+            Client::Address(_) | Client::Unknown => 0,
+        };
+        if named_at != self.named_at.load(Relaxed) {
+            self.set_client(client, named_at);
+        }
     }
 
-    /// Sets the user agent of the last call. It takes a lock: a connection calls it only if the text is another.
     #[cold]
-    pub(crate) fn set_user_agent(&self, user_agent: &[u8]) {
+    fn set_client(&self, client: &Client, named_at: usize) {
+        lock(&self.caller).client = client.clone();
+        self.named_at.store(named_at, Relaxed);
+    }
+
+    /// Notes a call's user agent; `noted` is the caller's copy of the last one.
+    #[inline]
+    pub(crate) fn note_user_agent(&self, user_agent: &[u8], noted: &mut Box<[u8]>) {
         let kept = &user_agent[..user_agent.len().min(USER_AGENT_BYTES_MAX)];
-        lock(&self.caller).user_agent = String::from_utf8_lossy(kept).into();
+        if *kept != **noted {
+            *noted = kept.into();
+            lock(&self.caller).user_agent = String::from_utf8_lossy(kept).into();
+        }
     }
 
     fn shown(&self, now: Instant) -> OpenConnection {

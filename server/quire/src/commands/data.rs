@@ -132,6 +132,11 @@ impl Default for Progress {
 }
 
 impl Progress {
+    /// Progress that is not shown.
+    pub(crate) fn hidden() -> Self {
+        Self::default().unless(true)
+    }
+
     /// Begins a step.
     pub(crate) fn begin(&self, step: &'static str) {
         self.step.set(step);

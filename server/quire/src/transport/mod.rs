@@ -19,12 +19,19 @@ use hosting::{
     access::{AuthPolicy, Scope},
     metrics::{self, Refusals},
 };
+use operate::{
+    MakeBackup, Operate, Sources,
+    grpc::{
+        OperatorService,
+        wire::operator_server::{self, OperatorServer},
+    },
+};
 use prometheus_client::registry::Registry;
 use quire_rpc::{
     Encoding, Limits, Server,
     health::HealthReporter,
     rustls::ServerConfig,
-    server::{Builder, Cors, Memory, Refusal},
+    server::{Builder, ConnectionRegistry, Cors, Refusal},
 };
 use tokio::{
     net::TcpListener,
@@ -42,6 +49,8 @@ use crate::{
 
 /// Paths answered even when the server is overloaded.
 const ALWAYS_ANSWERED: [&str; 3] = ["/healthz", "/metrics", health::CHECK];
+/// Scopes of `quire.Operator`.
+const OPERATORS: Declared = Declared { enabled: None, scope: Scope::Admin, operators: &[] };
 /// Shorter answers are not compressed: it saves them little at the same fixed cost.
 const COMPRESSED_BYTES_MIN: usize = 1024;
 
@@ -67,7 +76,14 @@ pub(crate) struct Front {
     pub compression: Option<Encoding>,
     /// Threads that serve connections.
     pub threads: usize,
+    /// The operators' view.
+    pub operate: Operate,
+    /// Backs up the data of the services.
+    pub backup: BackUp,
 }
+
+/// Makes backups of services.
+pub(crate) type BackUp = Box<dyn FnOnce(Services) -> MakeBackup>;
 
 /// The services on their threads, before the main port accepts connections.
 pub(crate) struct Transport {
@@ -83,14 +99,15 @@ pub(crate) struct Transport {
 impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
-        let Front { mut services, declared, auth, address, limits, mut metrics, refusals, tls, .. } = front;
+        let Front { mut services, declared, auth, address, limits, mut metrics, refusals, tls, operate, .. } = front;
+        let backup = front.backup;
         let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
         let (is_short, short) = watch::channel(false);
-        let (builder, health, mut scopes) = grpc(&services, &declared, &short);
+        let (builder, health, mut scopes) = grpc(&services, &declared, &short, &operate);
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
-        count(&mut metrics, &counts, &server, &refusals, &limits.memory);
+        count(&mut metrics, &counts, &server, &refusals, &limits);
         let observer = observer(counts, refusals);
         let counted = observer(&builder);
         let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
@@ -102,7 +119,7 @@ impl Transport {
             site = site.and(own);
         }
         scopes.add_pages(["/metrics"], Scope::Metrics);
-        let guard = guard(scopes.clone(), auth.clone(), hosts);
+        let guard = guard(scopes.clone(), auth.clone(), hosts, operate.registry().clone());
         let workers = threads.handles();
         let mut serving = Serving {
             limits,
@@ -119,6 +136,17 @@ impl Transport {
             service.start(&mut serving)?;
         }
         let services: Services = services.into();
+        let metrics = Arc::new(metrics);
+        let sources = Sources {
+            metrics: pages::metrics(Arc::clone(&metrics)),
+            health: pages::health_of_each(Arc::clone(&services), declared, short.clone()),
+            backup: backup(Arc::clone(&services)),
+        };
+        let stopped = serving.stopped();
+        serving.tasks.spawn(async move {
+            operate.run(sources, stopped).await;
+            Ok(())
+        });
         let site = pages::describe(pages::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let front = site.front.clone();
@@ -161,10 +189,10 @@ impl Transport {
     }
 }
 
-/// Adds a port's host allowlist and required credentials to a server.
-fn guard(scopes: Scopes, auth: AuthPolicy, names: Vec<String>) -> Guard {
+/// Adds a port's host allowlist and required credentials to a server, and its connections to the registry.
+fn guard(scopes: Scopes, auth: AuthPolicy, names: Vec<String>, registry: ConnectionRegistry) -> Guard {
     Arc::new(move |builder, address| {
-        let builder = doors::guard(builder, &scopes, &auth, address);
+        let builder = doors::guard(builder, &scopes, &auth, address).connections(registry.clone());
         match Hosts::of(address, &names) {
             None => builder,
             Some(hosts) => builder.hosts(move |host| hosts.has(host)),
@@ -172,8 +200,13 @@ fn guard(scopes: Scopes, auth: AuthPolicy, names: Vec<String>) -> Guard {
     })
 }
 
-/// The services with health and reflection, and the scopes of their methods.
-fn grpc(services: &[Box<dyn Service>], declared: &[Declared], short: &Receiver<bool>) -> (Builder, Health, Scopes) {
+/// The services with those for operators, health and reflection, and the scopes of their methods.
+fn grpc(
+    services: &[Box<dyn Service>],
+    declared: &[Declared],
+    short: &Receiver<bool>,
+    operate: &Operate,
+) -> (Builder, Health, Scopes) {
     let mut scopes = Scopes::default();
     let (reporter, health_service) = HealthReporter::new();
     let mut health = Health::new(reporter);
@@ -184,6 +217,8 @@ fn grpc(services: &[Box<dyn Service>], declared: &[Declared], short: &Receiver<b
         health.watch(&**service, short.clone(), &builder.services()[before..]);
         scopes.add_services(&builder.services()[before..], declared);
     }
+    builder = builder.add_service(OperatorServer::new(OperatorService::new(operate.clone())));
+    scopes.add_services(&[operator_server::NAME.to_owned()], &OPERATORS);
     (builder.add_service(health_service).reflection(), health, scopes)
 }
 
@@ -202,16 +237,18 @@ fn count(
     counts: &Counts,
     server: &Arc<OnceLock<Server>>,
     refusals: &Refusals,
-    memory: &Memory,
+    limits: &Limits,
 ) {
     refusals.show(Refusal::ALL.map(Refusal::name));
     let ours = registry.sub_registry_with_prefix("quire");
     ours.register_collector(Box::new(counts.clone()));
-    let (server, memory) = (Arc::clone(server), memory.clone());
+    let (server, memory, connections_max) = (Arc::clone(server), limits.memory.clone(), limits.connections_max);
     metrics::collect(ours, move |page| {
         page.gauge("connections", "Open connections", server.get().map_or(0, Server::connections))?;
+        page.gauge("connections_max", "What limits.connections is", connections_max)?;
         page.gauge("buffer_bytes", "Answers and unfinished messages that connections hold", memory.buffers())?;
         page.gauge("memory_bytes", "What limits.memory_bytes bounds, as the account of memory has it", memory.total())?;
+        page.gauge("memory_bytes_max", "What limits.memory_bytes is", memory.bytes_max())?;
         page.gauge("calls_in_flight", "Calls that wait for something", server.get().map_or(0, Server::calls))
     });
 }

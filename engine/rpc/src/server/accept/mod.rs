@@ -26,6 +26,7 @@ use crate::server::connection::Driver;
 #[cfg(feature = "http1")]
 use crate::server::http1;
 use crate::server::observer::Refusal;
+use crate::server::registry;
 #[cfg(feature = "tower")]
 use crate::server::tower::HttpCalls;
 use role::{Draining, Role};
@@ -122,12 +123,15 @@ impl Server {
         self.shared.observer.connection_opened(address);
         let role = Role::of(&permit, &self.shared.permits, draining, self.shared.limits.handshake_timeout);
         peer.is_known = permit.known();
+        let mut listed = self.shared.connections.open(address);
+        peer.connection = Some(Arc::clone(listed.state()));
         let mut reason = if role.refusing {
             let refused = tokio::time::timeout(REFUSAL_MAX, self.serve_protocol(io, peer, role));
             Box::pin(refused).await.unwrap_or_else(|_| "cut off after its refusal".to_owned())
         } else {
-            self.serve_protocol(io, peer, role).await
+            listed.unless_cut(self.serve_protocol(io, peer, role)).await.unwrap_or_else(|| registry::CUT.to_owned())
         };
+        drop(listed);
         if permit.standing().is_leaving() {
             "made room for another client".clone_into(&mut reason);
         }

@@ -31,6 +31,7 @@ use crate::protocol::Dialect;
 use crate::server::browser::{Cors, Hosts};
 use crate::server::limits::Limits;
 use crate::server::observer::{CallReport, Observer, Refusal};
+use crate::server::registry::ConnectionRegistry;
 use crate::server::reply::sink::Sink;
 use crate::server::reply::{Reply, ReplyState, Templates};
 use crate::status::{Code, Status};
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) permits: Permits,
+    pub(crate) connections: ConnectionRegistry,
     pub(crate) hosts: Hosts,
     /// Paths answered even on excess connections, such as health.
     pub(crate) always: Vec<String>,

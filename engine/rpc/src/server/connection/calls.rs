@@ -113,6 +113,8 @@ pub(crate) struct Calls {
     pub(super) refusing: bool,
     pub(super) pace: Pace,
     pub(super) caller: Caller,
+    /// The user agent that operators see.
+    user_agent: Box<[u8]>,
     /// Calls that wait for something.
     pub(super) active: usize,
     buffered: Buffered,
@@ -130,6 +132,7 @@ impl Calls {
         Self {
             caller: Caller::new(Client::at(address)),
             active: 0,
+            user_agent: Box::default(),
             connection: Connection::new(quire_http2::Side::Server, config, 0),
             peer,
             slots: Vec::new(),
@@ -224,8 +227,13 @@ impl Calls {
 
     /// Plan for a request with this head.
     #[inline]
-    pub(super) fn plan<'a>(&self, head: &'a Head) -> Option<&'a Plan> {
-        head.memo(|| Plan::read(head, &self.shared.routes))
+    pub(super) fn plan<'a>(&mut self, head: &'a Head) -> Option<&'a Plan> {
+        head.memo(|| {
+            if let Some(listed) = &self.peer.connection {
+                listed.note_user_agent(head.get(b"user-agent").unwrap_or_default(), &mut self.user_agent);
+            }
+            Plan::read(head, &self.shared.routes)
+        })
     }
 
     #[inline]
@@ -486,9 +494,10 @@ impl Calls {
     }
 
     /// State for complete requests with this head.
-    fn same_head(&self, head: Arc<Head>) -> SameHead {
+    fn same_head(&mut self, head: Arc<Head>) -> SameHead {
+        let plan = self.plan(&head);
         let shared = &*self.shared;
-        let direct = match self.plan(&head) {
+        let direct = match plan {
             Some(Plan::Call(plan, None)) => {
                 let is_guarded = self.refusing || shared.layered.is_some() || head.is_oversized();
                 let is_misdirected = !plan.dialect.needs_trailers() && shared.hosts.refuse(&head);

@@ -25,6 +25,7 @@ use crate::server::accept::role::{Draining, Role};
 use crate::server::call::Shared;
 use crate::server::limits::Limits;
 use crate::server::memory::{self, Charge};
+use crate::server::registry::Turn;
 use calls::Calls;
 
 /// Time for the peer to read our last bytes and close.
@@ -66,6 +67,8 @@ pub(crate) struct Driver<T> {
     charge: Charge,
     /// Bytes read and written so far.
     moved: u64,
+    /// Of these, the written ones.
+    written: u64,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
@@ -92,6 +95,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             unanswered_at: None,
             stall_check_at: now,
             moved: 0,
+            written: 0,
         })
     }
 
@@ -135,6 +139,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
         give_back(self.calls.connection.output());
         let held = self.calls.held_bytes(self.moved) + self.inlet.held_bytes();
+        self.note_turn(held);
         let is_lent = self.calls.connection.lent_bytes_total() > 0;
         if is_lent || held > 0 {
             self.charge.belongs_to(self.calls.caller.client());
@@ -148,6 +153,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             return Poll::Ready(memory::CUT.to_owned());
         }
         self.poll_clock(cx)
+    }
+
+    /// Notes the figures of the turn that ends, for operators.
+    fn note_turn(&self, held_bytes: usize) {
+        let Some(listed) = &self.calls.peer.connection else { return };
+        listed.note_client(self.calls.caller.client());
+        let turn = Turn {
+            bytes_read: self.moved - self.written,
+            bytes_written: self.written,
+            calls_in_flight: self.calls.active,
+            buffered_bytes: held_bytes + self.calls.connection.lent_bytes_total(),
+        };
+        listed.note(turn, self.calls.now);
     }
 
     /// Runs one round; true if anything happened.
@@ -217,6 +235,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                 Poll::Ready(Ok(count)) => {
                     progress = true;
                     self.moved += count as u64;
+                    self.written += count as u64;
                     self.stuck_since = None;
                 }
                 Poll::Ready(Err(error)) => return Err(format!("write: {error}")),

@@ -5,13 +5,14 @@
 //!
 //! Implements: RFC 9112, by hyper.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -29,6 +30,7 @@ use crate::server::accept::role::Role;
 use crate::server::call::Shared;
 use crate::server::connection::time_slice;
 use crate::server::memory::{self, Memory};
+use crate::server::registry::Turn;
 use crate::server::reply::plain_http::{LARGE_BYTES, Unserved};
 use crate::wake::WakeSet;
 
@@ -47,7 +49,9 @@ where
     let buffer_bytes_max = limits.http1_head_bytes_max.max(8 * 1024);
     let held = Arc::new(HeldBytes::new(buffer_bytes_max));
     let io = Transport::new(first, io, Arc::clone(&held), limits.write_timeout);
-    let requests = Requests { shared, peer, refusing, held: Arc::clone(&held), busy: Arc::downgrade(&busy) };
+    let listed = peer.connection.clone();
+    let (held_now, user_agent) = (Arc::clone(&held), RefCell::default());
+    let requests = Requests { shared, peer, refusing, held: held_now, busy: Arc::downgrade(&busy), user_agent };
     let service = hyper::service::service_fn(move |request| {
         let dispatched = requests.begin(request);
         let (held, memory, busy) = (Arc::clone(&requests.held), requests.memory().clone(), requests.busy.upgrade());
@@ -89,6 +93,9 @@ where
         }
         standing.note(is_busy(), Instant::now());
         charge.set(held.bytes(), cx.waker());
+        if let Some(listed) = &listed {
+            listed.note(held.turn(is_busy()), Instant::now());
+        }
         if charge.is_cut() {
             return Poll::Ready(memory::CUT.to_owned());
         }
@@ -111,6 +118,8 @@ struct Requests {
     refusing: bool,
     held: Arc<HeldBytes>,
     busy: Weak<()>,
+    /// The user agent that operators see.
+    user_agent: RefCell<Box<[u8]>>,
 }
 
 impl Requests {
@@ -119,6 +128,10 @@ impl Requests {
     }
 
     fn begin(&self, request: http::Request<hyper::body::Incoming>) -> Result<Dispatched, Unserved> {
+        if let Some(listed) = &self.peer.connection {
+            let user_agent = request.headers().get(http::header::USER_AGENT).map_or(&b""[..], |value| value.as_bytes());
+            listed.note_user_agent(user_agent, &mut self.user_agent.borrow_mut());
+        }
         let path = request.uri().path().as_bytes();
         let checked = self.shared.hosts.check(&request);
         if checked.is_ok() && self.refusing && !self.shared.is_always_answered(path) {
@@ -270,6 +283,9 @@ pub(crate) struct HeldBytes {
     last_read: AtomicUsize,
     /// Bytes in the head of the request whose answer has not begun; 0 if there is none.
     head: AtomicUsize,
+    /// All bytes that were read and written so far.
+    read_total: AtomicU64,
+    written_total: AtomicU64,
 }
 
 impl HeldBytes {
@@ -305,12 +321,24 @@ impl HeldBytes {
         self.head.store(0, Relaxed);
     }
 
+    /// Figures of a turn that ends, for operators.
+    fn turn(&self, is_busy: bool) -> Turn {
+        Turn {
+            bytes_read: self.read_total.load(Relaxed),
+            bytes_written: self.written_total.load(Relaxed),
+            calls_in_flight: is_busy.into(),
+            buffered_bytes: self.bytes(),
+        }
+    }
+
     fn written(&self, count: usize) {
+        self.written_total.store(self.written_total.load(Relaxed) + count as u64, Relaxed);
         // Heads are written too, and were not counted.
         self.unsent.store(self.unsent.load(Relaxed).saturating_sub(count), Relaxed);
     }
 
     fn read(&self, count: usize) {
+        self.read_total.store(self.read_total.load(Relaxed) + count as u64, Relaxed);
         // The rest of a body is read when none of it is left; the frames of its chunks count until then.
         let before = if self.head.load(Relaxed) > 0 { 0 } else { self.waiting.load(Relaxed) };
         self.waiting.store((before + count).min(self.waiting_max), Relaxed);

@@ -265,7 +265,11 @@ impl Exchange {
         let deadline = call.deadline;
         self.timer.as_mut().reset(deadline.unwrap_or(self.started_at + Duration::from_hours(24 * 365)));
         let _ = self.timer.as_mut().poll(cx);
-        let mut admitted = match shared.admit(&call, request, Instant::now(), self.caller.as_mut(), cx) {
+        let admitted = shared.admit(&call, request, Instant::now(), self.caller.as_mut(), cx);
+        if let (Some(caller), Some(listed)) = (&self.caller, &self.peer.connection) {
+            listed.note_client(caller.client());
+        }
+        let mut admitted = match admitted {
             Ok(admitted) => admitted,
             Err(rejected) => return self.reject(&rejected),
         };

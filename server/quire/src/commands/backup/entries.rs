@@ -43,7 +43,11 @@ pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::R
         return Ok(None);
     }
     match KeyValue::open(&folder, settings(config), Clock::Wall) {
-        Ok(store) => from_folder(&store, into).map(Some),
+        Ok(store) => {
+            let found = from_store(&store, into)?;
+            store.close(TIMEOUT);
+            Ok(Some(found))
+        }
         Err(error) if error.is_in_use() => {
             let address = config.data.join(ADDRESS_FILE);
             let server = fs::read_to_string(&address).with_context(|| {
@@ -64,7 +68,8 @@ fn settings(config: &Config) -> ::kv::Settings {
     ::kv::Settings { durability: ::kv::Durability::Log, ..config.settings_of::<KvService>() }
 }
 
-fn from_folder(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
+/// Writes the entries of an open store to the file `into`.
+pub(super) fn from_store(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
     let mut writing = Writing::new(into)?;
     let mut snapshot = store.snapshot()?;
     while let Some(page) = snapshot.next_page()? {
@@ -72,8 +77,6 @@ fn from_folder(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
     }
     let last_version = Some(snapshot.last_version()?.0);
     writing.add(&SnapshotChunk { entries: Vec::new(), last_version })?;
-    drop(snapshot);
-    store.close(TIMEOUT);
     writing.finish()
 }
 

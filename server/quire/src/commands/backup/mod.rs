@@ -2,6 +2,10 @@
 
 mod archive;
 mod entries;
+mod latest;
+mod running;
+
+pub(crate) use self::{latest::age, running::of_services};
 
 use std::{
     fs::{self, File},
@@ -16,34 +20,55 @@ use bookstore::{BookstoreService, FILE_NAME, store};
 use kv::FOLDER_NAME;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-use self::archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest, cannot_write, private};
+use self::archive::{BOOKSTORE, Books, ENTRIES, Entries, FORMAT, Manifest, cannot_write, private};
 use crate::{
     cli::{BackupArgs, RestoreArgs},
     commands::data::Progress,
     config::Config,
 };
 
+/// Error of a backup without a store in the data folder.
+const IN_DATABASE: &str = "the books are in the database of ledger.url; back it up with pg_dump or pg_basebackup";
+
 /// `quire backup`.
 pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let config = Config::of_tool(&args.config)?;
     let file = &args.file;
-    ensure!(
-        config.settings_of::<BookstoreService>().url.is_none(),
-        "the books are in the database of ledger.url; back it up with pg_dump or pg_basebackup"
-    );
+    ensure!(config.settings_of::<BookstoreService>().url.is_none(), IN_DATABASE);
     ensure!(args.force || !file.exists(), "{} exists; name another file, or replace it with --force", file.display());
     let folder = folder_of(file);
-    let workshop = temporary_in(folder)?;
     let progress = Progress::default();
+    let store = (&*config.data.join(FILE_NAME), &config.settings_of::<BookstoreService>());
+    let (whole, manifest) = make(file, store, |into| entries::take(&config, args, into), &progress)?;
+    let named = if args.force { whole.persist(file) } else { whole.persist_noclobber(file) };
+    named.map_err(|error| error.error).with_context(|| cannot_write(file))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).with_context(|| cannot_write(file))?;
+    latest::note(&config.data);
+    drop(progress);
+    writeln!(io::stdout(), "{} holds {}", file.display(), manifest)?;
+    if manifest.entries.is_none() {
+        eprintln!("no key-value entries: {} has none on disk", config.data.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the backup that will be `file`, of the store, with its settings, and of the key-value entries that `entries`
+/// writes to a file; then reads it back.
+fn make(
+    file: &Path,
+    (store, settings): (&Path, &bookstore::Settings),
+    entries: impl FnOnce(&Path) -> anyhow::Result<Option<Entries>>,
+    progress: &Progress,
+) -> anyhow::Result<(NamedTempFile, Manifest)> {
+    let folder = folder_of(file);
+    let workshop = temporary_in(folder)?;
     let began = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let copy = workshop.path().join(BOOKSTORE);
     progress.begin("copying books");
-    store::copy(&config.data.join(FILE_NAME), &copy, &config.settings_of::<BookstoreService>(), &mut |done, all| {
-        progress.at(done, all);
-    })?;
+    store::copy(store, &copy, settings, &mut |done, all| progress.at(done, all))?;
     let copied = workshop.path().join(ENTRIES);
     progress.begin("copying key-value entries");
-    let entries = entries::take(&config, args, &copied)?;
+    let entries = entries(&copied)?;
     progress.begin("checking the copy");
     let books = store::contents(&copy)?.into();
     let manifest = Manifest { format: FORMAT, quire: env!("CARGO_PKG_VERSION").to_owned(), began, books, entries };
@@ -54,22 +79,14 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     // Only its owner may read it.
     let whole = NamedTempFile::new_in(folder).with_context(|| cannot_write(file))?;
     progress.begin("writing the file");
-    archive::write(whole.as_file(), &manifest, &parts, &progress).with_context(|| cannot_write(file))?;
+    archive::write(whole.as_file(), &manifest, &parts, progress).with_context(|| cannot_write(file))?;
     whole.as_file().sync_all().with_context(|| cannot_write(file))?;
     drop(workshop);
     progress.begin("reading the file back");
     let read =
-        archive::read(&File::open(whole.path())?, &progress, |_, _| Ok(())).context("the file that was written")?;
+        archive::read(&File::open(whole.path())?, progress, |_, _| Ok(())).context("the file that was written")?;
     ensure!(read == manifest, "the file reads back differently than it was written; check the disk");
-    let named = if args.force { whole.persist(file) } else { whole.persist_noclobber(file) };
-    named.map_err(|error| error.error).with_context(|| cannot_write(file))?;
-    File::open(folder).and_then(|folder| folder.sync_all()).with_context(|| cannot_write(file))?;
-    drop(progress);
-    writeln!(io::stdout(), "{} holds {}", file.display(), manifest)?;
-    if manifest.entries.is_none() {
-        eprintln!("no key-value entries: {} has none on disk", config.data.display());
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok((whole, manifest))
 }
 
 /// `quire restore`.
