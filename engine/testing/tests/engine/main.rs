@@ -10,6 +10,7 @@ mod pages;
 mod protocols;
 mod raw;
 mod refusals;
+mod registry;
 mod standard;
 #[path = "../support/mod.rs"]
 mod support;
