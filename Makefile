@@ -80,7 +80,7 @@ judges: ## judges and clients that others wrote, on `quire serve` as it is relea
 	JUDGED_BINARY=$(QUIRE_RELEASE) JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin \
 		$(TOOLS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
 
-screenshots: $(VENV) ## every page of the shop, in both themes and three widths, into target/screenshots
+screenshots: $(VENV) ## every page of the shop and the operator's room, in both themes and three widths, into target/screenshots
 	$(call need,chromium,chromium)
 	$(call need,chromedriver,chromium-driver)
 	test -n "$(QUIRE)" || cargo build --release -p server

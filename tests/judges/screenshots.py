@@ -1,4 +1,4 @@
-"""Every page of the storefront, in both themes and three widths, into target/screenshots: `make screenshots`."""
+"""Every page of the storefront and of the operator's room, in both themes and three widths, into target/screenshots: `make screenshots`."""
 
 import base64
 import contextlib
@@ -163,11 +163,33 @@ def closed_shop(camera, quire):
         camera.take("sign-in", f"http://{server.address}/")
 
 
+ROWS = "name,colour,year\n" + "".join(f"Ship {row},{['red', 'blue', 'grey'][row % 3]},{1900 + row % 90}\n" for row in range(3000))
+
+
+def room(camera, quire):
+    def rows(folder):
+        (folder / "rows.csv").write_text(ROWS)
+
+    with served(quire, lambda path: path.write_text(SCARCE), "--set", "records.csv=rows.csv", prepare=rows) as server:
+        base = f"http://{server.address}"
+        for key, value in [("user/1", '{"name":"Ada","books":[7,9]}'), ("user/2", '{"name":"Grace"}'), ("flag", "on")]:
+            subprocess.run([quire, "kv", server.address, "create", key, value], check=True, capture_output=True)
+        for book in [9] * 8 + [7, 12365, 53477]:
+            camera.chromium.get(f"{base}/shop/book?id={book}")
+            press_buy(camera.chromium)
+        for name, path in [("overview", ""), ("catalogue", "/catalogue"), ("book", "/catalogue/book?id=9"), ("log", "/log"), ("keys", "/keys"),
+                           ("key", "/keys/entry?key=user/1"), ("records", "/records?column=colour&value=grey"), ("work", "/work"),
+                           ("settings", "/settings"), ("backups", "/backups"), ("errors", "/errors"), ("no-page", "/nothing")]:
+            camera.take(f"room-{name}", f"{base}/admin{path}")
+    with served(quire, None, "--set", "admin.token=a token of operators") as server:
+        camera.take("room-sign-in", f"http://{server.address}/admin")
+
+
 def main(quire, only=""):
     OUT.mkdir(parents=True, exist_ok=True)
     with browser() as chromium:
         camera = Camera(chromium, only)
-        for shop in [small_shop, large_shop, empty_shop, closed_shop]:
+        for shop in [small_shop, large_shop, empty_shop, closed_shop, room]:
             shop(camera, str(pathlib.Path(quire).absolute()))
     print(f"{len(list(OUT.glob('*.png')))} pictures in {OUT}")
 

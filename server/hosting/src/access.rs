@@ -24,6 +24,9 @@ use x509_cert::{
 
 use crate::files;
 
+/// Target of the log lines of operators' actions, which are never left out.
+pub const ACTIONS: &str = "quire::unbounded";
+
 /// A part of the server that callers are admitted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
@@ -238,6 +241,11 @@ impl Admitted {
     /// The credential's name.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// True once the credential is revoked.
+    pub fn is_revoked(&self) -> bool {
+        *self.0.revoked.borrow()
     }
 
     /// Completes when the credential is revoked: what it opened ends then.

@@ -130,15 +130,15 @@ pub struct Site {
     pub pages: Vec<Route<&'static str>>,
     /// `OpenAPI` descriptions of the paths, made on request of the document.
     pub parts: Vec<Part>,
-    /// Pages for browsers.
-    pub front: Option<Front>,
+    /// Pages for browsers. The first of all has `/` for requests that accept `text/html`, too.
+    pub fronts: Vec<Front>,
 }
 
 /// Pages for browsers. They are not listed at `/` and admit their callers themselves, so that a browser gets a form for
 /// its credential.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// The path that all of them are below, and `/` for requests that accept `text/html`.
+    /// The path that all of them are below.
     pub folder: &'static str,
     /// The handlers.
     pub router: Router,
@@ -170,7 +170,8 @@ impl Site {
     pub fn and(mut self, other: Self) -> Self {
         self.pages.extend(other.pages);
         self.parts.extend(other.parts);
-        Self { router: self.router.merge(other.router), front: self.front.or(other.front), ..self }
+        self.fronts.extend(other.fronts);
+        Self { router: self.router.merge(other.router), ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settings: each is read in one line with its name, default and bounds. Sizes and times have units: `64 MiB`, `500ms`, or
 //! a plain number of bytes or seconds.
 
-use std::{collections::BTreeMap, fmt, fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, fmt::Display, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     access::Scope,
@@ -50,6 +50,27 @@ pub struct Setting {
     /// True for a file that is read again at each SIGHUP.
     pub is_reloaded: bool,
 }
+
+/// A setting of a running server.
+#[derive(Clone, Debug)]
+pub struct InForce {
+    /// Its name, `section.key`.
+    pub key: &'static str,
+    /// The effective value as TOML, secrets masked; `None` for a setting without a value.
+    pub value: Option<String>,
+    /// The value's source.
+    pub source: String,
+    /// Type, unit and bounds, in Markdown.
+    pub kind: String,
+    /// Its meaning in the reference, in Markdown.
+    pub meaning: &'static str,
+    /// True for a file that is read again at each SIGHUP.
+    pub is_reloaded: bool,
+}
+
+/// Every setting of a running server, in the order of names.
+#[derive(Clone, Debug, Default)]
+pub struct SettingsInForce(pub Arc<[InForce]>);
 
 /// Settings that are read together.
 pub trait Settings: Sized + Send + 'static {
@@ -107,6 +128,19 @@ impl<'a> Reader<'a> {
     /// Every setting read so far.
     pub fn declared(&self) -> &BTreeMap<&'static str, Setting> {
         &self.declared
+    }
+
+    /// Every setting read so far, with its value and source.
+    pub fn in_force(&self) -> SettingsInForce {
+        let shown = |(key, setting): (&&'static str, &Setting)| InForce {
+            key,
+            value: setting.value.clone(),
+            source: self.source(key).to_owned(),
+            kind: setting.kind.clone(),
+            meaning: self.meanings.get(key).copied().unwrap_or_default(),
+            is_reloaded: setting.is_reloaded,
+        };
+        SettingsInForce(self.declared.iter().map(shown).collect())
     }
 
     /// Adds meanings of settings.

@@ -76,6 +76,9 @@ impl Open for KvService {
         if let Err(reason) = &store {
             tracing::error!(%reason, "the key-value service is unavailable; the other services start without it");
         }
+        if let Ok(store) = &store {
+            host.handles.offer(store.clone());
+        }
         let shown = store.clone().ok();
         metrics::collect(host.metrics, move |page| {
             write(page, &shown.as_ref().map(KeyValue::levels).unwrap_or_default())

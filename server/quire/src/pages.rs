@@ -141,14 +141,19 @@ fn asks_html(headers: &HeaderMap) -> bool {
 }
 
 /// Gives requests of browsers to the pages that are made for them, and all others to `pages`.
-pub(crate) fn with_front(pages: Router, front: Option<Front>) -> Router {
-    let Some(Front { folder, router }) = front else { return pages };
+pub(crate) fn with_fronts(pages: Router, fronts: Vec<Front>) -> Router {
+    if fronts.is_empty() {
+        return pages;
+    }
     let choose = move |request: Request| {
-        let below = request.uri().path().strip_prefix(folder);
-        let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let is_front = is_below || (request.uri().path() == "/" && asks_html(request.headers()));
+        let is_below = |front: &&Front| {
+            let below = request.uri().path().strip_prefix(front.folder);
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let is_start = request.uri().path() == "/" && asks_html(request.headers());
+        let front = if is_start { fronts.first() } else { fronts.iter().find(is_below) };
         // A router is always ready.
-        if is_front { router.clone().call(request) } else { pages.clone().call(request) }
+        front.map_or(&pages, |front| &front.router).clone().call(request)
     };
     Router::new().fallback(choose)
 }

@@ -100,6 +100,7 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
     let refusals = Refusals::register(ours);
     let operate = Operate::new(ConnectionRegistry::default());
     let mut handles = Handles::default();
+    handles.offer(config.in_force);
     handles.offer(operate.clone());
     let backup = backup::of_services(config.data.clone());
     let host = Host {

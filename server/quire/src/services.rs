@@ -9,6 +9,6 @@ pub(crate) const SERVICES: &[Entry] = &[
     entry::<rpcgame::RpcGameService>(),
     entry::<records::RecordsService>(),
     entry::<bookstore::BookstoreService>(),
-    entry::<web::WebService>(),
     entry::<kv::KvService>(),
+    entry::<web::WebService>(),
 ];

@@ -23,6 +23,6 @@ mod table;
 pub use fault::Fault;
 pub use load::{LoadError, Problem};
 pub use query::Query;
-pub use records::{Levels, Records};
+pub use records::{Levels, Records, Rows};
 pub use service::RecordsService;
 pub use settings::{Delimiter, Encode, Keep, Limits, Scan, Settings};

@@ -47,6 +47,17 @@ pub(crate) struct CacheableAnswer {
     pub identity: Identity,
 }
 
+/// Rows of one state of the file, as text.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    /// The columns' names.
+    pub columns: Vec<String>,
+    /// The values of each row, in the order of the columns.
+    pub rows: Vec<Vec<String>>,
+    /// Number of matching rows.
+    pub matching: usize,
+}
+
 /// State and counts of the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Levels {
@@ -169,7 +180,7 @@ impl Records {
     }
 
     /// The columns' names; none without a file.
-    pub(crate) fn names(&self) -> Option<Vec<String>> {
+    pub fn names(&self) -> Option<Vec<String>> {
         let table = self.inner.table.load();
         table.as_ref().map(|table| table.names().map(String::from).collect())
     }
@@ -236,6 +247,15 @@ impl Records {
             return Ok(Selection::indexed(table, column, &query));
         }
         self.inner.pool.run(self.deadline, move || Selection::find(table, column, &query, scan, scan_threads)).await
+    }
+
+    /// The rows as text; the query's limit bounds their number.
+    pub async fn rows(&self, query: Query) -> Result<Rows, Fault> {
+        let selection = self.select(query).await?;
+        let table = selection.table();
+        let rows = selection.rows().iter().map(|row| table.values(*row).map(str::to_owned).collect()).collect();
+        let columns = table.names().map(str::to_owned).collect();
+        Ok(Rows { columns, rows, matching: selection.matching() })
     }
 
     fn compose(

@@ -32,6 +32,7 @@ impl Open for RecordsService {
     /// Loads the file.
     async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         let records = spawn_blocking(move || Records::open(settings)).await??;
+        host.handles.offer(records.clone());
         let shown = records.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
         Ok(Self { records })

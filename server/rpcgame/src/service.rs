@@ -59,6 +59,7 @@ impl Open for RpcGameService {
             lean = listen_beside(port, without, "--set rpcgame.lean_listen=ADDRESS")?;
         }
         let games = Games::new(games);
+        host.handles.offer(games.clone());
         let shown = games.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown));
         Ok(Self {

@@ -39,6 +39,21 @@ type Labels = [(&'static str, &'static str); 1];
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Counters>);
 
+/// Current usage, and requests so far.
+#[derive(Clone, Debug)]
+pub struct Levels {
+    /// Open connections.
+    pub connections: i64,
+    /// Tasks that run or wait to run.
+    pub in_flight: i64,
+    /// CPU-bound tasks that run.
+    pub cpu_running: u64,
+    /// Most of them that ever ran at once.
+    pub cpu_running_peak: u64,
+    /// Requests by type and outcome.
+    pub requests: Vec<(&'static str, &'static str, u64)>,
+}
+
 /// One counter for each combination of labels, so that counting needs no look-up.
 #[derive(Debug)]
 struct Counters {
@@ -84,6 +99,21 @@ impl Metrics {
         registry.register("tasks_connections", "Open connections of the task server", counters.connections.clone());
         registry.register("tasks_in_flight", "Tasks that run or wait to run", counters.in_flight.clone());
         Self(Arc::new(counters))
+    }
+
+    /// Current usage, and requests so far.
+    pub fn levels(&self) -> Levels {
+        let requests = Kind::ALL.iter().flat_map(|kind| {
+            let counters = &self.0.requests[kind.number()];
+            Outcome::NAMES.iter().zip(counters).map(|(outcome, counter)| (kind.name(), *outcome, counter.get()))
+        });
+        Levels {
+            connections: self.0.connections.get(),
+            in_flight: self.0.in_flight.get(),
+            cpu_running: self.0.cpu.now(),
+            cpu_running_peak: self.0.cpu.peak(),
+            requests: requests.collect(),
+        }
     }
 
     /// Load of the CPU threads.

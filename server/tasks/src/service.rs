@@ -37,7 +37,9 @@ impl Open for TasksService {
         *connections = host.connections.granted("tasks.connections", *connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
         let listener = listen_beside(settings.listen, "tasks are not served", how)?;
-        Ok(Self { settings, metrics: Metrics::register(host.metrics), listener, auth: host.auth.clone() })
+        let metrics = Metrics::register(host.metrics);
+        host.handles.offer(metrics.clone());
+        Ok(Self { settings, metrics, listener, auth: host.auth.clone() })
     }
 }
 

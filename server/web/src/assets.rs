@@ -32,6 +32,9 @@ pub(crate) struct Assets {
     pub(crate) buy: Asset,
     pub(crate) search: Asset,
     pub(crate) mark: Asset,
+    /// Style and script of the operator's room.
+    pub(crate) room_style: Asset,
+    pub(crate) room: Asset,
 }
 
 const STYLE: &str = "text/css; charset=utf-8";
@@ -42,6 +45,8 @@ static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     live: Asset::new("live", "js", SCRIPT, include_bytes!("../assets/live.js")),
     buy: Asset::new("buy", "js", SCRIPT, include_bytes!("../assets/buy.js")),
     search: Asset::new("search", "js", SCRIPT, include_bytes!("../assets/search.js")),
+    room_style: Asset::new("room", "css", STYLE, include_bytes!("../assets/room.css")),
+    room: Asset::new("room", "js", SCRIPT, include_bytes!("../assets/room.js")),
     mark: Asset::new("mark", "svg", "image/svg+xml", include_bytes!("../assets/mark.svg")),
 });
 
@@ -77,8 +82,8 @@ impl Assets {
 
     /// The file at a path; `None` if there is none, or one of another version.
     pub(crate) fn answer(path: &str, headers: &HeaderMap) -> Option<Response> {
-        let Self { style, live, buy, search, mark } = Self::get();
-        let asset = [style, live, buy, search, mark].into_iter().find(|asset| asset.path == path)?;
+        let Self { style, live, buy, search, mark, room_style, room } = Self::get();
+        let asset = [style, live, buy, search, mark, room_style, room].into_iter().find(|asset| asset.path == path)?;
         let is_packed = accepts_gzip(headers);
         let body = Body::from(if is_packed { asset.packed.clone() } else { asset.plain.clone() });
         let mut response = (StatusCode::OK, body).into_response();

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, header};
 use bookstore::Cents;
 
 /// Separators of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Locale {
     decimal: char,
     group: &'static str,
@@ -96,6 +96,48 @@ impl Locale {
         text
     }
 
+    /// A size in its largest binary unit, with three digits.
+    pub(crate) fn bytes(&self, bytes: u64) -> String {
+        const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        let Some(power) = (1..=UNITS.len()).rev().find(|power| bytes >> (power * 10) > 0) else {
+            return format!("{} B", self.count(bytes));
+        };
+        let hundredths = (u128::from(bytes) * 100) >> (power * 10);
+        let (whole, rest) = (hundredths / 100, hundredths % 100);
+        let digits = match whole {
+            0..10 => format!("{whole}{}{rest:02}", self.decimal),
+            10..100 => format!("{whole}{}{}", self.decimal, rest / 10),
+            _ => self.count(whole),
+        };
+        format!("{digits} {}", UNITS[power - 1])
+    }
+
+    /// A number with three digits.
+    pub(crate) fn number(&self, number: f64) -> String {
+        let places = match number {
+            ..10.0 => 2,
+            ..100.0 => 1,
+            _ => 0,
+        };
+        let text = format!("{number:.places$}");
+        let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+        let whole = whole.parse::<u64>().map_or_else(|_| whole.to_owned(), |whole| self.count(whole));
+        match rest.trim_end_matches('0') {
+            "" => whole,
+            rest => format!("{whole}{}{rest}", self.decimal),
+        }
+    }
+
+    /// A time in seconds, in its largest unit from microseconds on.
+    pub(crate) fn time(&self, seconds: f64) -> String {
+        let (scaled, unit) = match seconds {
+            ..0.001 => (seconds * 1e6, "µs"),
+            ..1.0 => (seconds * 1e3, "ms"),
+            _ => (seconds, "s"),
+        };
+        format!("{} {unit}", self.number(scaled))
+    }
+
     /// An amount with two decimals. The shop's contract names no currency.
     pub(crate) fn price(&self, price: Cents) -> String {
         let cents = price.get();
@@ -131,6 +173,33 @@ mod tests {
             ("de;q=many", "1,234,567.89"),
         ] {
             assert_eq!(shown(accepted), price, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_three_digits() {
+        let locale = Locale::of(&HeaderMap::new());
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1,023 B"),
+            (1024, "1.00 KiB"),
+            (1_572_864, "1.50 MiB"),
+            (64 << 20, "64.0 MiB"),
+            (1000 << 30, "1,000 GiB"),
+            (u64::MAX, "16,383 PiB"),
+        ] {
+            assert_eq!(locale.bytes(bytes), text);
+        }
+    }
+
+    #[test]
+    fn numbers_and_times_have_three_digits() {
+        let locale = Locale::of(&HeaderMap::new());
+        for (number, text) in [(0.0, "0"), (0.5, "0.5"), (9.876, "9.88"), (12.34, "12.3"), (1234.5, "1,234")] {
+            assert_eq!(locale.number(number), text);
+        }
+        for (seconds, text) in [(0.0, "0 µs"), (0.000_312, "312 µs"), (0.0042, "4.2 ms"), (1.5, "1.5 s")] {
+            assert_eq!(locale.time(seconds), text);
         }
     }
 

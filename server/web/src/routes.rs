@@ -69,7 +69,7 @@ pub(crate) fn router(shop: &Shop) -> Router {
 }
 
 /// Adds what every answer has.
-async fn guarded(mut response: Response) -> Response {
+pub(crate) async fn guarded(mut response: Response) -> Response {
     for (name, value) in GUARDS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }

@@ -80,9 +80,7 @@ impl Visit {
 
     /// An answer with a page. It is compressed for other machines: to this one, it costs less to send than to compress.
     pub(crate) fn page(&self, status: StatusCode, page: &impl Template) -> Response {
-        let Ok(text) = page.render() else {
-            return (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be made\n").into_response();
-        };
+        let Some(text) = rendered(page) else { return unmade() };
         let is_far = self.peer.address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
         let is_packed = is_far && text.len() >= PACKED_BYTES_MIN && accepts_gzip(&self.headers);
         let body = if is_packed { packed(text.as_bytes(), Compression::fast()).into() } else { Body::from(text) };
@@ -108,6 +106,16 @@ impl<S: Sync> FromRequestParts<S> for Visit {
     }
 }
 
+/// The text of a page.
+pub(crate) fn rendered(page: &impl Template) -> Option<String> {
+    page.render().ok()
+}
+
+/// The answer in place of a page that cannot be made.
+pub(crate) fn unmade() -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be made\n").into_response()
+}
+
 /// Sets a cookie.
 pub(crate) fn keep(response: &mut Response, cookie: &str) {
     if let Ok(value) = HeaderValue::from_str(cookie) {
@@ -115,7 +123,7 @@ pub(crate) fn keep(response: &mut Response, cookie: &str) {
     }
 }
 
-fn secure(is_tls: bool) -> &'static str {
+pub(crate) fn secure(is_tls: bool) -> &'static str {
     if is_tls { "; Secure" } else { "" }
 }
 

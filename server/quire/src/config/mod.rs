@@ -6,7 +6,7 @@ mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use hosting::{Choice, Layers, Meanings, Open, Reader, Refused, Wanted, access::Scope};
+use hosting::{Choice, Layers, Meanings, Open, Reader, Refused, SettingsInForce, Wanted, access::Scope};
 use quire_rpc::{Encoding, Limits, server::Memory};
 use quire_terminal::screen;
 
@@ -51,6 +51,8 @@ pub(crate) struct Config {
     pub log: Log,
     /// The enabled services.
     pub services: Vec<Box<dyn Choice>>,
+    /// Every setting, for operators.
+    pub in_force: SettingsInForce,
 }
 
 /// PEM files.
@@ -218,6 +220,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         admin_token,
         log,
         services,
+        in_force: from.in_force(),
     })
 }
 

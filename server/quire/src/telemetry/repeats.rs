@@ -28,7 +28,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Length to which a line's message is cut beside its count.
 const MESSAGE_CHARS_MAX: usize = 100;
 /// Lines of this target are never left out.
-pub(crate) const UNBOUNDED: &str = "quire::unbounded";
+pub(crate) const UNBOUNDED: &str = hosting::access::ACTIONS;
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {

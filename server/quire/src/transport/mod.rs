@@ -147,11 +147,11 @@ impl Transport {
             operate.run(sources, stopped).await;
             Ok(())
         });
-        let site = pages::describe(pages::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
+        let mut site = pages::describe(pages::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
-        let front = site.front.clone();
+        let fronts = std::mem::take(&mut site.fronts);
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
-        let pages = pages::with_front(doors::guard_pages(pages, &scopes, &auth, address), front);
+        let pages = pages::with_fronts(doors::guard_pages(pages, &scopes, &auth, address), fronts);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let builder = match compression {
             None => builder,

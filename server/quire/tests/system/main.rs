@@ -31,6 +31,7 @@ mod malice;
 mod outcomes;
 mod probe;
 mod records;
+mod room;
 mod rpcgame;
 mod search;
 mod settings;

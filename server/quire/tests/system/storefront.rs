@@ -33,11 +33,11 @@ fn ask(address: SocketAddr, request: &str) -> http::Page {
     http::Page { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-fn get(server: &Server, path: &str, fields: &str) -> http::Page {
+pub(crate) fn get(server: &Server, path: &str, fields: &str) -> http::Page {
     ask(server.address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{HTML}{fields}Connection: close\r\n\r\n"))
 }
 
-fn post(server: &Server, path: &str, form: &str, fields: &str) -> http::Page {
+pub(crate) fn post(server: &Server, path: &str, form: &str, fields: &str) -> http::Page {
     let length = form.len();
     ask(
         server.address,
@@ -49,7 +49,7 @@ fn post(server: &Server, path: &str, form: &str, fields: &str) -> http::Page {
 }
 
 /// The text between two others.
-fn between<'p>(page: &'p str, before: &str, after: &str) -> &'p str {
+pub(crate) fn between<'p>(page: &'p str, before: &str, after: &str) -> &'p str {
     let (_, rest) = page.split_once(before).unwrap_or_else(|| panic!("no {before} in\n{page}"));
     rest.split_once(after).unwrap_or_else(|| panic!("no {after} in\n{rest}")).0
 }
@@ -61,12 +61,12 @@ fn form(server: &Server, book: i32) -> String {
     format!("book={book}&key={}", between(&page.body, "name=\"key\" value=\"", "\""))
 }
 
-fn field<'p>(page: &'p http::Page, name: &str) -> Option<&'p str> {
+pub(crate) fn field<'p>(page: &'p http::Page, name: &str) -> Option<&'p str> {
     let fields = page.head.lines().filter_map(|line| line.split_once(": "));
     fields.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
 }
 
-fn location(page: &http::Page) -> String {
+pub(crate) fn location(page: &http::Page) -> String {
     assert_eq!(page.status, 303, "{}\n{}", page.head, page.body);
     field(page, "location").expect("a location").to_owned()
 }

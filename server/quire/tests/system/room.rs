@@ -1,0 +1,343 @@
+//! The operator's room: who gets in, whose forms count, what revoked credentials lose, and what actions do and log.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
+};
+
+use bookstore::grpc::wire::ListRequest;
+
+use super::{
+    storefront::{between, field, get, location, post},
+    tokens::tokens,
+};
+use crate::common::{
+    PATIENCE,
+    http::Page,
+    process::{Server, Start},
+    store::{BOOK, folder, folder_with, one},
+    wait_for,
+};
+
+const TOKEN: &str = "a token of operators";
+
+/// Every page of the room.
+const PAGES: [&str; 10] = [
+    "/admin",
+    "/admin/catalogue",
+    "/admin/catalogue/book?id=12365",
+    "/admin/log",
+    "/admin/keys",
+    "/admin/records",
+    "/admin/work",
+    "/admin/settings",
+    "/admin/errors",
+    "/admin/backups",
+];
+
+/// A server whose room asks for [`TOKEN`].
+fn closed(folder: &std::path::Path) -> Server {
+    Start::default().set(&format!("admin.token={TOKEN}")).serve(folder)
+}
+
+/// The cookie of a session, as a field of requests.
+fn sign_in(server: &Server, token: &str) -> String {
+    let entered = post(server, "/admin/sign-in", &format!("token={}", token.replace(' ', "+")), "");
+    assert_eq!(location(&entered), "/admin");
+    let cookie = field(&entered, "set-cookie").expect("a cookie");
+    format!("Cookie: {}\r\n", cookie.split(';').next().expect("its value"))
+}
+
+/// The secret and the key of a page's first form that leads to `action`.
+fn form(page: &Page, action: &str) -> String {
+    let (_, form) = page
+        .body
+        .split_once(&format!("action=\"{action}\""))
+        .unwrap_or_else(|| panic!("no {action} in\n{}", page.body));
+    let value = |name: &str| between(form, &format!("name=\"{name}\" value=\""), "\"").to_owned();
+    format!("secret={}&once={}", value("secret"), value("once"))
+}
+
+#[tokio::test]
+async fn on_loopback_the_room_is_open_and_its_forms_act_once() {
+    let folder = folder_with("7,The Last One,scarcity,1,9.99\n");
+    let server = Server::start(folder.path());
+    for path in PAGES {
+        let page = get(&server, path, "");
+        assert_eq!((page.status, field(&page, "cache-control")), (200, Some("no-store")), "{path}");
+        let policy = field(&page, "content-security-policy").expect("a policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(!page.body.contains(" style=") && !page.body.contains("<style"), "{path}");
+        assert_eq!(field(&page, "set-cookie"), None, "{path}");
+    }
+    let catalogue = get(&server, "/admin/catalogue", "");
+    assert!(catalogue.body.contains("The Last One"), "{}", catalogue.body);
+    let restock = form(&catalogue, "/admin/catalogue/restock-all") + "&amount=5";
+    let done = location(&post(&server, "/admin/catalogue/restock-all", &restock, "Sec-Fetch-Site: same-origin\r\n"));
+    assert!(get(&server, &done, "").body.contains("1 book raised to 5 copies."));
+    server.shop().buy(one(7)).await.expect("an answer");
+    assert_eq!(location(&post(&server, "/admin/catalogue/restock-all", &restock, "")), done, "the second click");
+    let book = get(&server, "/admin/catalogue/book?id=7", "");
+    assert!(book.body.contains("<dt>Stock</dt><dd>4</dd>"), "{}", book.body);
+    let price = form(&book, "/admin/catalogue/price") + "&id=7&price=12,50";
+    let done = location(&post(&server, "/admin/catalogue/price", &price, ""));
+    assert!(get(&server, &done, "").body.contains("Book 7 costs 12.50 now, 9.99 before"));
+    let log = get(&server, "/admin/log", "").body;
+    assert!(log.contains("9.99") && log.contains("12.50") && log.contains("kind restock"), "{log}");
+    let line = "\"method\":\"restock 5\",\"credential\":\"none needed\"";
+    server.log.until(line);
+    assert_eq!(server.log.text().matches(line).count(), 1);
+}
+
+#[test]
+fn an_operator_signs_in_with_a_token_and_out_again() {
+    let folder = folder();
+    let server = closed(folder.path());
+    for path in PAGES {
+        let asked = get(&server, path, "");
+        assert_eq!(asked.status, 401, "{path}");
+        let shown = asked.body.contains("action=\"/admin/sign-in\"") && !asked.body.contains("Surviving");
+        assert!(shown && field(&asked, "set-cookie").is_none(), "{}", asked.body);
+    }
+    assert!(get(&server, "/admin/log?before=9", "").body.contains("value=\"/admin/log?before=9\""));
+    let wrong = post(&server, "/admin/sign-in", "token=wrong", "");
+    assert!(wrong.status == 401 && wrong.body.contains("This token is not known."), "{}", wrong.body);
+    let form = format!("token={}", TOKEN.replace(' ', "+"));
+    for next in ["https://evil.example", "//evil.example", "/shop", "/admin%0d%0ax:y", "/admin\\evil"] {
+        assert_eq!(location(&post(&server, "/admin/sign-in", &format!("{form}&next={next}"), "")), "/admin", "{next}");
+    }
+    let entered =
+        post(&server, "/admin/sign-in", &format!("{form}&next=/admin/log"), "Sec-Fetch-Site: same-origin\r\n");
+    assert_eq!(location(&entered), "/admin/log");
+    let cookie = field(&entered, "set-cookie").expect("a cookie");
+    assert!(cookie.ends_with("; Path=/admin; HttpOnly; SameSite=Strict"), "{cookie}");
+    assert!(cookie.starts_with(&format!("quire-room-{}=", server.address.port())), "{cookie}");
+    let session = sign_in(&server, TOKEN);
+    let page = get(&server, "/admin/log", &session);
+    assert!(page.status == 200 && page.body.contains("admin.token"), "{}", page.body);
+    let leave = self::form(&page, "/admin/sign-out");
+    let left = post(&server, "/admin/sign-out", &leave, &session);
+    assert_eq!(location(&left), "/admin/sign-in");
+    assert!(field(&left, "set-cookie").is_some_and(|cookie| cookie.ends_with("Max-Age=0")));
+    assert_eq!(get(&server, "/admin/log", &session).status, 401);
+    server.log.until("\"method\":\"sign out of /admin\",\"credential\":\"admin.token\"");
+}
+
+#[test]
+fn a_token_of_another_scope_does_not_open_the_room() {
+    let folder = folder();
+    tokens(folder.path(), &["shop", "admin"]);
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let refused = post(&server, "/admin/sign-in", "token=the+shop+token", "");
+    assert!(refused.status == 403 && refused.body.contains("shop-holder"), "{}", refused.body);
+    assert_eq!(get(&server, "/admin", "Cookie: quire-token=the+admin+token\r\n").status, 401, "the shop's cookie");
+    let session = sign_in(&server, "the admin token");
+    assert_eq!(get(&server, "/admin", &session).status, 200);
+    assert_eq!(get(&server, "/", &session).status, 401, "the room's cookie");
+}
+
+#[tokio::test]
+async fn forms_of_others_and_of_no_session_change_nothing() {
+    let folder = folder_with("7,The Last One,scarcity,1,9.99\n");
+    let server = closed(folder.path());
+    let session = sign_in(&server, TOKEN);
+    let other = sign_in(&server, TOKEN);
+    let path = "/admin/catalogue/restock-all";
+    let page = |session: &str| get(&server, "/admin/catalogue", session);
+    let own = || form(&page(&session), path) + "&amount=5";
+    for site in [
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: same-site\r\n",
+        "Sec-Fetch-Site: none\r\n",
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+    ] {
+        assert_eq!(post(&server, path, &own(), &format!("{session}{site}")).status, 403, "{site}");
+        assert_eq!(post(&server, "/admin/sign-in", "token=x", site).status, 403, "{site}");
+    }
+    assert_eq!(post(&server, path, "amount=5", &session).status, 403, "without the secret");
+    let foreign = form(&page(&other), path) + "&amount=5";
+    assert_eq!(post(&server, path, &foreign, &session).status, 403, "the secret of another session");
+    let over = post(&server, path, &own(), "");
+    assert!(over.status == 401 && over.body.contains("nothing was done"), "{}", over.body);
+    for site in [
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Dest: empty\r\n",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe\r\n",
+        "Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n",
+    ] {
+        assert_eq!(get(&server, "/admin/log", &format!("{session}{site}")).status, 403, "{site}");
+    }
+    let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+    assert_eq!(get(&server, "/admin/log", &format!("{session}{link}")).status, 200);
+    let log = get(&server, "/admin/log", &session).body;
+    assert!(!log.contains("kind restock"), "{log}");
+    location(&post(&server, path, &own(), &format!("{session}Sec-Fetch-Site: same-origin\r\n")));
+    assert!(get(&server, "/admin/log", &session).body.contains("kind restock"));
+}
+
+#[test]
+fn a_name_that_leads_to_this_machine_opens_no_room() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(b"GET /admin HTTP/1.1\r\nHost: evil.example\r\nAccept: text/html\r\n\r\n").expect("it is taken");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("a line");
+    assert!(line.contains(" 421 "), "{line}");
+}
+
+#[test]
+fn wrong_tokens_are_slowed_and_the_right_one_is_taken() {
+    let folder = folder();
+    let server = closed(folder.path());
+    let slowed = wait_for("a refusal of guesses", || {
+        let answer = post(&server, "/admin/sign-in", "token=guess", "");
+        (answer.status == 429).then_some(answer)
+    });
+    assert!(slowed.body.contains("Too many wrong tokens") && field(&slowed, "retry-after") == Some("60"));
+    assert_eq!(get(&server, "/admin", &sign_in(&server, TOKEN)).status, 200);
+}
+
+/// A stream of parts.
+struct Parts(BufReader<TcpStream>);
+
+impl Parts {
+    fn open(server: &Server, query: &str, session: &str) -> Self {
+        let mut stream = TcpStream::connect(server.address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        write!(stream, "GET /admin/live?{query} HTTP/1.1\r\nHost: localhost\r\n{session}\r\n").expect("it is taken");
+        Self(BufReader::new(stream))
+    }
+
+    fn status(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a line");
+        line.split(' ').nth(1).expect("a status").to_owned()
+    }
+
+    /// Reads up to a line with this text; false if the stream ends before.
+    fn until(&mut self, text: &str) -> bool {
+        let mut line = String::new();
+        while self.0.read_line(&mut line).expect("a line") > 0 {
+            if line.contains(text) {
+                return true;
+            }
+            line.clear();
+        }
+        false
+    }
+}
+
+#[tokio::test]
+async fn what_a_revoked_token_opened_in_the_room_ends() {
+    let folder = folder();
+    tokens(folder.path(), &["admin"]);
+    let file = folder.path().join("tokens");
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let session = sign_in(&server, "the admin token");
+    let mut parts = Parts::open(&server, "parts=lost,recent", &session);
+    assert!(parts.status() == "200" && parts.until("\"id\":\"lost\"") && parts.until("\"id\":\"recent\""));
+    let line = fs::read_to_string(&file).expect("a file").replace("admin-holder", "someone-else");
+    fs::write(&file, line).expect("a file");
+    server.signal("HUP");
+    server.log.until("tokens are loaded again");
+    assert!(parts.until("event: over"));
+    assert_eq!(get(&server, "/admin", &session).status, 401);
+    assert_eq!(Parts::open(&server, "parts=lost", &session).status(), "401");
+}
+
+#[tokio::test]
+async fn a_page_sees_what_happens_and_lets_the_server_stop() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut parts = Parts::open(&server, "parts=recent&done=x", "");
+    assert!(parts.status() == "200" && parts.until("\"id\":\"recent\""));
+    server.shop().buy(one(BOOK)).await.expect("an answer");
+    assert!(parts.until("kind purchase"));
+    assert_eq!(get(&server, "/admin/live?parts=nothing", "").status, 400);
+    server.stop();
+    assert!(!parts.until("event: part"), "it ends");
+}
+
+#[tokio::test]
+async fn streams_of_rooms_are_bounded() {
+    /// Most streams of one client: three quarters of all.
+    const OF_ONE_MAX: usize = web::ROOM_STREAMS_MAX / 4 * 3;
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut open: Vec<Parts> = (0..OF_ONE_MAX).map(|_| Parts::open(&server, "parts=lost", "")).collect();
+    assert!(open.iter_mut().all(|parts| parts.status() == "200"));
+    let refused = get(&server, "/admin/live?parts=lost", "");
+    assert_eq!((refused.status, field(&refused, "retry-after")), (503, Some("30")));
+    assert_eq!(get(&server, "/admin", "").status, 200);
+    open.truncate(1);
+    wait_for("a place", || (Parts::open(&server, "parts=lost", "").status() == "200").then_some(()));
+    let books = server.admin().list(ListRequest::default()).await.expect("an answer").into_inner().books;
+    assert_eq!(books.len(), 4);
+}
+
+#[test]
+fn a_key_is_edited_only_while_it_has_the_version_that_the_form_shows() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let send = |page: &str, action: &str, fields: &str| {
+        let form = form(&get(&server, page, ""), action) + fields;
+        location(&post(&server, action, &form, ""))
+    };
+    let made = send("/admin/keys", "/admin/keys/create", "&key=a/1&value=%7B%22x%22%3A1%7D");
+    let page = get(&server, &made, "");
+    assert!(page.body.contains("is written, with version") && page.body.contains("&#34;x&#34;: 1"), "{}", page.body);
+    let version = between(&page.body, "name=\"version\" value=\"", "\"").to_owned();
+    let key = between(&page.body, "name=\"key\" value=\"", "\"").to_owned();
+    let write = format!("&key={key}&version={version}&value=two%0D%0Alines");
+    let entry = "/admin/keys/entry?key=a%2F1";
+    let done = send(entry, "/admin/keys/change", &write);
+    assert!(get(&server, &done, "").body.contains("two\nlines"));
+    let late = send(entry, "/admin/keys/change", &write.replace("two", "three"));
+    let late = get(&server, &late, "").body;
+    assert!(late.contains("not the expected one") && !late.contains("three"), "{late}");
+    assert!(get(&server, "/admin/keys?prefix=a", "").body.contains("a/1"));
+    assert!(get(&server, "/admin/keys?prefix=b", "").body.contains("No key begins with"));
+    let version = between(&get(&server, entry, "").body, "name=\"version\" value=\"", "\"").to_owned();
+    send(entry, "/admin/keys/change", &format!("&key={key}&version={version}&what=delete"));
+    assert_eq!(get(&server, entry, "").status, 404);
+}
+
+#[test]
+fn a_backup_is_made_and_its_age_is_shown() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let page = get(&server, "/admin/backups", "");
+    assert!(page.body.contains("none yet"), "{}", page.body);
+    assert_eq!(post(&server, "/admin/backups", "", "").status, 403);
+    let file = post(&server, "/admin/backups", &form(&page, "/admin/backups"), "");
+    assert_eq!(file.status, 200, "{}", file.head);
+    assert!(field(&file, "content-disposition").is_some_and(|name| name.starts_with("attachment; filename=\"quire-")));
+    assert!(file.body.contains("manifest.json") && file.body.contains("SHA256SUMS"));
+    wait_for("its age", || get(&server, "/admin/backups", "").body.contains("s old").then_some(()));
+}
+
+#[test]
+fn settings_are_shown_with_their_sources_and_without_secrets() {
+    let folder = folder();
+    let server = closed(folder.path());
+    let page = get(&server, "/admin/settings", &sign_in(&server, TOKEN)).body;
+    assert!(!page.contains(TOKEN) && page.contains("(set)"), "{page}");
+    let row = between(&page, "id=\"limits.connections\"", "</tr>");
+    assert!(row.contains("default") && row.contains("open connections, shared by clients"), "{row}");
+    assert!(between(&page, "id=\"admin.token\"", "</tr>").contains("--set"), "{page}");
+}
+
+#[test]
+fn records_are_found_by_a_column() {
+    let folder = folder();
+    fs::write(folder.path().join("rows.csv"), "name,colour\none,<red>\ntwo,blue\nthree,<red>\n").expect("a file");
+    let server = Start::default().set("records.csv=rows.csv").serve(folder.path());
+    let page = get(&server, "/admin/records?column=colour&value=%3Cred%3E", "").body;
+    assert!(page.contains("<strong>2</strong> rows match") && page.contains("three"), "{page}");
+    assert!(!page.contains("<red>") && !page.contains("two"), "{page}");
+    let wrong = get(&server, "/admin/records?column=size&value=1", "").body;
+    assert!(wrong.contains("there is no column"), "{wrong}");
+}

@@ -1,0 +1,50 @@
+//! Backups: the age of the newest one, and one to keep.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+
+use super::{
+    door::Sent,
+    entries::timestamp,
+    figures::in_words,
+    operator::Operator,
+    state::{Room, respond},
+    views::BackupsPage,
+};
+use crate::visit::Visit;
+
+pub(crate) async fn backups(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
+    let age = room.services().operate.newest().borrow().backup_age;
+    let frame = room.frame(&visit, &operator, "/admin/backups");
+    respond(StatusCode::OK, &BackupsPage { frame, age: age.map(in_words) })
+}
+
+/// Makes a backup, which the browser keeps.
+pub(crate) async fn make(State(room): State<Room>, visit: Visit, operator: Operator, _: Sent) -> Response {
+    operator.log(&visit, "backup");
+    let pieces = match room.services().operate.backup().await {
+        Ok(pieces) => pieces,
+        Err(error) => {
+            let text = format!("{error}.");
+            return room.sorry(&visit, &operator, StatusCode::SERVICE_UNAVAILABLE, "There is no backup", text);
+        }
+    };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = timestamp(i64::try_from(since.as_millis()).unwrap_or_default()).replace(':', "-");
+    file(&format!("quire-{time}.backup"), "application/x-tar", Body::from_stream(pieces))
+}
+
+/// A file that the browser keeps.
+pub(crate) fn file(name: &str, kind: &'static str, body: Body) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], body).into_response();
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, value);
+    }
+    response
+}

@@ -1,0 +1,169 @@
+//! Live parts by server-sent events: one stream a page, and one task that looks at the server for all of them, once a
+//! second and only while there are streams.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::body::Body;
+use bookstore::Bookstore;
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, stream};
+use hosting::{Client, Share, Shares};
+use operate::Operate;
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+
+use super::moment::{Moment, Part};
+use crate::locale::Locale;
+
+/// Most streams at once, shared fairly by clients.
+pub const STREAMS_MAX: usize = 256;
+
+/// Longest pause between two looks at the server.
+const PAUSE: Duration = Duration::from_millis(1500);
+
+/// Longest silence of a stream, so that a connection that is gone is noticed.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// Checks that the session of a stream is open, and keeps it in use.
+pub(crate) type IsOpen = Box<dyn Fn() -> bool + Send>;
+
+/// The streams of the room; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct RoomLive(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Bookstore,
+    operate: Operate,
+    places: Shares,
+    moments: watch::Sender<Arc<Moment>>,
+    /// Turns true when the server stops.
+    ending: watch::Sender<bool>,
+    opened: Notify,
+}
+
+impl RoomLive {
+    pub(crate) fn new(store: Bookstore, operate: Operate) -> Self {
+        let (moments, ending) = (watch::Sender::new(Arc::default()), watch::Sender::new(false));
+        let places = Shares::new(STREAMS_MAX);
+        Self(Arc::new(Shared { store, operate, places, moments, ending, opened: Notify::new() }))
+    }
+
+    /// The server now.
+    pub(crate) async fn moment(&self) -> Arc<Moment> {
+        let shared = &*self.0;
+        let newest = Arc::clone(&shared.moments.borrow());
+        if newest.is_new() {
+            return newest;
+        }
+        Arc::new(Moment::now(&shared.store, &shared.operate, &newest).await)
+    }
+
+    /// Looks at the server for the streams.
+    pub(crate) async fn run(self) {
+        let Shared { store, operate, moments, opened, .. } = &*self.0;
+        let mut samples = operate.newest();
+        loop {
+            // Registered before the count is read, so that no stream is missed.
+            let next = opened.notified();
+            if moments.receiver_count() == 0 {
+                next.await;
+            }
+            while moments.receiver_count() > 0 {
+                let before = Arc::clone(&moments.borrow());
+                let now = Moment::now(store, operate, &before).await;
+                moments.send_replace(Arc::new(now));
+                // The first sample may be a while in coming.
+                let _ = timeout(PAUSE, samples.changed()).await;
+            }
+        }
+    }
+
+    /// Ends every stream.
+    pub(crate) fn end(&self) {
+        self.0.ending.send_replace(true);
+    }
+
+    /// Opens a stream of these parts; `None` if too many are open. It begins with all of them.
+    pub(crate) fn open(&self, parts: Vec<Part>, locale: Locale, client: Client, is_open: IsOpen) -> Option<Body> {
+        let share = self.0.places.take(client)?;
+        let follower = Follower {
+            parts: parts.into_iter().map(|part| (part, Bytes::new())).collect(),
+            locale,
+            moments: self.0.moments.subscribe(),
+            ending: self.0.ending.subscribe(),
+            is_open,
+            is_over: false,
+            _share: share,
+        };
+        self.0.opened.notify_one();
+        Some(Body::from_stream(follower.events()))
+    }
+}
+
+/// One page's stream.
+struct Follower {
+    /// Each with the event that was sent last.
+    parts: Vec<(Part, Bytes)>,
+    locale: Locale,
+    moments: watch::Receiver<Arc<Moment>>,
+    ending: watch::Receiver<bool>,
+    is_open: IsOpen,
+    is_over: bool,
+    _share: Share,
+}
+
+impl Follower {
+    fn events(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+        stream::unfold((self, true), async |(mut follower, is_first)| {
+            let bytes = follower.next(is_first).await?;
+            Some((Ok(bytes), (follower, false)))
+        })
+    }
+
+    /// Waits for a change, or for the time to show that the stream is open; `None` at the end.
+    async fn next(&mut self, is_first: bool) -> Option<Bytes> {
+        if is_first {
+            let start = b"retry: 2000\n\n";
+            let newest = Arc::clone(&self.moments.borrow_and_update());
+            let parts = if newest.is_new() { self.changed(&newest) } else { Bytes::new() };
+            return Some([&start[..], &parts].concat().into());
+        }
+        if self.is_over {
+            return None;
+        }
+        let quiet = timeout(SILENCE_MAX, async {
+            loop {
+                tokio::select! {
+                    changed = self.moments.changed() => changed.ok()?,
+                    _ = self.ending.wait_for(|ending| *ending) => return None,
+                }
+                if !(self.is_open)() {
+                    self.is_over = true;
+                    return Some(Bytes::from_static(b"event: over\ndata:\n\n"));
+                }
+                let newest = Arc::clone(&self.moments.borrow_and_update());
+                let bytes = self.changed(&newest);
+                if !bytes.is_empty() {
+                    return Some(bytes);
+                }
+            }
+        });
+        quiet.await.unwrap_or_else(|_| Some(Bytes::from_static(b":\n\n")))
+    }
+
+    /// The events that differ from those that were sent.
+    fn changed(&mut self, moment: &Moment) -> Bytes {
+        let mut bytes = BytesMut::new();
+        for (part, sent) in &mut self.parts {
+            let event = moment.event(*part, self.locale);
+            if event != *sent {
+                bytes.extend_from_slice(&event);
+                *sent = event;
+            }
+        }
+        bytes.freeze()
+    }
+}

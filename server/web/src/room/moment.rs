@@ -1,0 +1,150 @@
+//! The server at one moment, and its parts of pages, each made once for each form of numbers.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bookstore::{Bookstore, domain::Entry, store::Page};
+use bytes::Bytes;
+use operate::{Figures, OpenConnection, Operate, Point};
+use serde_json::json;
+
+use super::{entries, figures, parts::LogPart};
+use crate::{locale::Locale, visit::rendered};
+
+/// Entries in the part with the newest ones.
+const RECENT: usize = 12;
+
+/// Interval of the larger parts.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// A part of a page that changes while one looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    Lost,
+    Healthy,
+    Sparks,
+    Methods,
+    Recent,
+    Callers,
+}
+
+impl Part {
+    const ALL: [Self; 6] = [Self::Lost, Self::Healthy, Self::Sparks, Self::Methods, Self::Recent, Self::Callers];
+
+    /// The identifier of its element.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Healthy => "healthy",
+            Self::Sparks => "sparks",
+            Self::Methods => "methods",
+            Self::Recent => "recent",
+            Self::Callers => "callers",
+        }
+    }
+
+    /// Parts by their names, with commas between; others are left out.
+    pub(crate) fn list(names: &str) -> Vec<Self> {
+        let named = |name| Self::ALL.into_iter().find(|part| part.name() == name);
+        let mut parts: Vec<Self> = names.split(',').filter_map(named).collect();
+        parts.dedup();
+        parts.truncate(Self::ALL.len());
+        parts
+    }
+}
+
+/// What changes often and is large.
+#[derive(Debug, Default)]
+struct Large {
+    taken: Option<Instant>,
+    figures: Arc<Figures>,
+    points: Vec<Arc<Point>>,
+    connections: Vec<OpenConnection>,
+}
+
+/// The server at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Moment {
+    taken: Option<Instant>,
+    figures: Arc<Figures>,
+    large: Arc<Large>,
+    log_number: i64,
+    /// The newest entries, with the titles of their books.
+    recent: Arc<Vec<(Entry, String)>>,
+    events: Mutex<HashMap<(Part, Locale), Bytes>>,
+}
+
+impl Moment {
+    /// The server now; what has not changed is that of `before`.
+    pub(crate) async fn now(store: &Bookstore, operate: &Operate, before: &Self) -> Self {
+        let (now, figures) = (Instant::now(), operate.newest().borrow().clone());
+        let is_fresh = before.large.taken.is_some_and(|taken| now.saturating_duration_since(taken) < SLOW);
+        let large = if is_fresh {
+            Arc::clone(&before.large)
+        } else {
+            Arc::new(Large {
+                taken: Some(now),
+                figures: Arc::clone(&figures),
+                points: operate.history(),
+                connections: operate.connections(),
+            })
+        };
+        let log_number = store.levels().log_number;
+        let is_known = before.taken.is_some() && before.log_number == log_number;
+        let recent = match store.log(Page::Before(i64::MAX), RECENT).await {
+            Ok(page) if !is_known => Arc::new(entries::titled(store, page.items).await),
+            _ => Arc::clone(&before.recent),
+        };
+        Self { taken: Some(now), figures, large, log_number, recent, events: Mutex::default() }
+    }
+
+    /// True if it was taken lately.
+    pub(crate) fn is_new(&self) -> bool {
+        self.taken.is_some_and(|taken| taken.elapsed() < SLOW)
+    }
+
+    /// A part as HTML.
+    pub(crate) fn html(&self, part: Part, locale: Locale) -> String {
+        let Large { figures: earlier, points, connections, .. } = &*self.large;
+        let html = match part {
+            Part::Lost => rendered(&figures::lost(&self.figures, locale)),
+            Part::Healthy => rendered(&figures::healthy(&self.figures, locale)),
+            Part::Sparks => rendered(&figures::sparks(earlier, points, locale)),
+            Part::Methods => rendered(&figures::methods(earlier, locale)),
+            Part::Recent => rendered(&LogPart { rows: entries::rows(&self.recent, locale) }),
+            Part::Callers => rendered(&figures::callers(connections, locale)),
+        };
+        html.unwrap_or_default()
+    }
+
+    /// The event that carries a part.
+    pub(crate) fn event(&self, part: Part, locale: Locale) -> Bytes {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = events.entry((part, locale)).or_insert_with(|| event(part.name(), &self.html(part, locale)));
+        made.clone()
+    }
+}
+
+/// The event that carries the content of the element with this identifier.
+fn event(id: &str, html: &str) -> Bytes {
+    format!("event: part\ndata: {}\n\n", json!({ "id": id, "html": html })).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, event};
+
+    #[test]
+    fn parts_are_named_once() {
+        assert_eq!(Part::list("lost,x,,callers"), [Part::Lost, Part::Callers]);
+        assert_eq!(Part::list(&"lost,sparks,".repeat(50)).len(), 6);
+    }
+
+    #[test]
+    fn an_event_is_one_line_of_data() {
+        assert_eq!(event("a", "<p>\n"), "event: part\ndata: {\"html\":\"<p>\\n\",\"id\":\"a\"}\n\n");
+    }
+}

@@ -1,0 +1,77 @@
+//! The operator of a request.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse as _, Response},
+};
+use hosting::{Client, access::Admitted};
+
+use super::session::Session;
+use crate::visit::Visit;
+
+/// The operator of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Operator {
+    /// `None` where no credential is asked for.
+    admitted: Option<Admitted>,
+    form_secret: Arc<str>,
+}
+
+impl Operator {
+    /// An operator of a server that asks for no credential.
+    pub(crate) fn unnamed(form_secret: &Arc<str>) -> Self {
+        Self { admitted: None, form_secret: Arc::clone(form_secret) }
+    }
+
+    /// The name of the credential.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.admitted.as_ref().map(|admitted| &**admitted.name())
+    }
+
+    pub(crate) fn admitted(&self) -> Option<&Admitted> {
+        self.admitted.as_ref()
+    }
+
+    /// The name for the log of the store: that of the credential, or `-`.
+    pub(crate) fn actor(&self) -> &str {
+        self.name().unwrap_or("-")
+    }
+
+    /// The client that shares of limits are counted by.
+    pub(crate) fn client(&self, visit: &Visit) -> Client {
+        match &self.admitted {
+            Some(admitted) => Client::Credential(Arc::clone(admitted.name())),
+            None => Client::at(visit.peer.address.map(|address| address.ip())),
+        }
+    }
+
+    /// The secret that the operator's forms carry.
+    pub(crate) fn form_secret(&self) -> &Arc<str> {
+        &self.form_secret
+    }
+
+    /// Logs an action, as calls of operators over gRPC are logged.
+    pub(crate) fn log(&self, visit: &Visit, action: &str) {
+        let (credential, peer) =
+            (self.name().unwrap_or("none needed"), visit.peer.address.map(tracing::field::display));
+        tracing::info!(target: hosting::access::ACTIONS, method = action, credential, peer, "an operator's action");
+    }
+}
+
+impl From<Session> for Operator {
+    fn from(session: Session) -> Self {
+        Self { admitted: Some(session.admitted), form_secret: session.form_secret }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Operator {
+    type Rejection = Response;
+
+    /// The operator whom admission has put there.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        parts.extensions.get().cloned().ok_or_else(|| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+    }
+}

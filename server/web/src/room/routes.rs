@@ -1,0 +1,51 @@
+//! Paths of the room.
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::StatusCode,
+    middleware,
+    response::Response,
+    routing::{get, post},
+};
+
+use super::{backups, catalogue, door, keys, log, operator::Operator, overview, query, settings, state::Room, work};
+use crate::{routes::guarded, visit::Visit};
+
+/// Most bytes of a form: a value of 64 KiB, each byte of which may take three characters.
+const FORM_BYTES_MAX: usize = 256 << 10;
+
+/// The pages, which admit their callers themselves.
+pub(crate) fn router(room: &Room) -> Router {
+    let pages = Router::new()
+        .route("/admin", get(overview::overview))
+        .route("/admin/live", get(overview::live))
+        .route("/admin/cut", post(overview::cut))
+        .route("/admin/errors", get(overview::errors))
+        .route("/admin/sign-out", post(door::sign_out))
+        .route("/admin/catalogue", get(catalogue::catalogue))
+        .route("/admin/catalogue/book", get(catalogue::book))
+        .route("/admin/catalogue/restock-all", post(catalogue::restock_all))
+        .route("/admin/catalogue/price", post(catalogue::reprice))
+        .route("/admin/log", get(log::log))
+        .route("/admin/keys", get(keys::keys))
+        .route("/admin/keys/entry", get(keys::entry))
+        .route("/admin/keys/create", post(keys::create))
+        .route("/admin/keys/change", post(keys::change))
+        .route("/admin/records", get(query::query_box))
+        .route("/admin/work", get(work::work))
+        .route("/admin/backups", get(backups::backups).post(backups::make))
+        .route("/admin/settings", get(settings::settings))
+        .fallback(nothing_here)
+        .layer(middleware::from_fn_with_state(room.clone(), door::admit));
+    let open = Router::new().route("/admin/sign-in", get(door::sign_in_page).post(door::sign_in));
+    open.merge(pages)
+        .with_state(room.clone())
+        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .layer(middleware::map_response(guarded))
+}
+
+async fn nothing_here(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
+    let text = "The address may have a slip in it.".to_owned();
+    room.sorry(&visit, &operator, StatusCode::NOT_FOUND, "There is no such page", text)
+}
