@@ -177,7 +177,7 @@ def room(camera, quire):
         for book in [9] * 8 + [7, 12365, 53477]:
             camera.chromium.get(f"{base}/shop/book?id={book}")
             press_buy(camera.chromium)
-        for name, path in [("overview", ""), ("catalogue", "/catalogue"), ("book", "/catalogue/book?id=9"), ("log", "/log"), ("keys", "/keys"),
+        for name, path in [("overview", ""), ("catalogue", "/catalogue"), ("book", "/catalogue/book?id=9"), ("add", "/catalogue/add"), ("import", "/catalogue/import"), ("log", "/log"), ("sales", "/sales?by=book"), ("keys", "/keys"),
                            ("key", "/keys/entry?key=user/1"), ("records", "/records?column=colour&value=grey"), ("work", "/work"),
                            ("settings", "/settings"), ("backups", "/backups"), ("errors", "/errors"), ("no-page", "/nothing")]:
             camera.take(f"room-{name}", f"{base}/admin{path}")

@@ -96,7 +96,7 @@ def buy(shop, book):
     urllib.request.urlopen(f"http://{shop.address}/shop/buy", form).read()
 
 
-PAGES = ["/admin", "/admin/catalogue", "/admin/catalogue/book?id=7", "/admin/log", "/admin/keys", "/admin/records", "/admin/work",
+PAGES = ["/admin", "/admin/catalogue", "/admin/catalogue/book?id=7", "/admin/catalogue/add", "/admin/catalogue/import", "/admin/log", "/admin/sales", "/admin/keys", "/admin/records", "/admin/work",
          "/admin/settings", "/admin/backups", "/admin/errors", "/admin/nothing"]
 
 

@@ -561,7 +561,7 @@ fn is_formula(text: &str) -> bool {
 }
 
 /// A cell in its exported form.
-fn marked(text: &str) -> Cow<'_, str> {
+pub fn marked(text: &str) -> Cow<'_, str> {
     if is_formula(text) { format!("{MARK}{text}").into() } else { text.into() }
 }
 

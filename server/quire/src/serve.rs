@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -82,21 +83,7 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(started));
     let ours = registry.sub_registry_with_prefix("quire");
-    if let Some(certificate) = certificate.clone() {
-        metrics::collect(ours, move |page| {
-            let help = "Seconds until the server's certificate expires";
-            page.gauge("tls_certificate_expires_seconds", help, certificate.expires_in_seconds())
-        });
-    }
-    let data = config.data.clone();
-    metrics::collect(ours, move |page| {
-        if let Some((all, free)) = process::disk(&data) {
-            page.gauge("disk_bytes", "Size of the disk of the data folder", all)?;
-            page.gauge("disk_free_bytes", "Bytes of that disk that the server may still use", free)?;
-        }
-        let Some(age) = backup::age(&data) else { return Ok(()) };
-        page.seconds("backup_age_seconds", "Time since the newest backup of the data folder", age)
-    });
+    show(ours, certificate.clone(), config.data.clone());
     let refusals = Refusals::register(ours);
     let operate = Operate::new(ConnectionRegistry::default());
     let mut handles = Handles::default();
@@ -179,6 +166,24 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
             std::process::exit(INTERRUPTED)
         }
     }
+}
+
+/// Registers the metrics of the certificate, the disk and the newest backup.
+fn show(registry: &mut Registry, certificate: Option<Arc<Certificate>>, data: PathBuf) {
+    if let Some(certificate) = certificate {
+        metrics::collect(registry, move |page| {
+            let help = "Seconds until the server's certificate expires";
+            page.gauge("tls_certificate_expires_seconds", help, certificate.expires_in_seconds())
+        });
+    }
+    metrics::collect(registry, move |page| {
+        if let Some((all, free)) = process::disk(&data) {
+            page.gauge("disk_bytes", "Size of the disk of the data folder", all)?;
+            page.gauge("disk_free_bytes", "Bytes of that disk that the server may still use", free)?;
+        }
+        let Some(age) = backup::age(&data) else { return Ok(()) };
+        page.seconds("backup_age_seconds", "Time since the newest backup of the data folder", age)
+    });
 }
 
 /// Opens the services in order.

@@ -9,7 +9,7 @@ use std::{
 use bookstore::grpc::wire::ListRequest;
 
 use super::{
-    storefront::{between, field, get, location, post},
+    storefront::{ask, between, field, get, location, post},
     tokens::tokens,
 };
 use crate::common::{
@@ -23,11 +23,14 @@ use crate::common::{
 const TOKEN: &str = "a token of operators";
 
 /// Every page of the room.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 13] = [
     "/admin",
     "/admin/catalogue",
     "/admin/catalogue/book?id=12365",
+    "/admin/catalogue/add",
+    "/admin/catalogue/import",
     "/admin/log",
+    "/admin/sales",
     "/admin/keys",
     "/admin/records",
     "/admin/work",
@@ -80,9 +83,9 @@ async fn on_loopback_the_room_is_open_and_its_forms_act_once() {
     assert_eq!(location(&post(&server, "/admin/catalogue/restock-all", &restock, "")), done, "the second click");
     let book = get(&server, "/admin/catalogue/book?id=7", "");
     assert!(book.body.contains("<dt>Stock</dt><dd>4</dd>"), "{}", book.body);
-    let price = form(&book, "/admin/catalogue/price") + "&id=7&price=12,50";
-    let done = location(&post(&server, "/admin/catalogue/price", &price, ""));
-    assert!(get(&server, &done, "").body.contains("Book 7 costs 12.50 now, 9.99 before"));
+    let edit = form(&book, "/admin/catalogue/edit") + "&id=7&title=The+Last+One&topic=scarcity&price=12,50";
+    let done = location(&post(&server, "/admin/catalogue/edit", &edit, ""));
+    assert!(get(&server, &done, "").body.contains("Changed; entry"));
     let log = get(&server, "/admin/log", "").body;
     assert!(log.contains("9.99") && log.contains("12.50") && log.contains("kind restock"), "{log}");
     let line = "\"method\":\"restock 5\",\"credential\":\"none needed\"";
@@ -340,4 +343,102 @@ fn records_are_found_by_a_column() {
     assert!(!page.contains("<red>") && !page.contains("two"), "{page}");
     let wrong = get(&server, "/admin/records?column=size&value=1", "").body;
     assert!(wrong.contains("there is no column"), "{wrong}");
+}
+
+#[tokio::test]
+async fn books_are_added_edited_delisted_and_restocked_one_by_one() {
+    let folder = folder_with("7,The Last One,scarcity,1,9.99\n");
+    let server = closed(folder.path());
+    let session = sign_in(&server, TOKEN);
+    let page = |path: &str| get(&server, path, &session);
+    let send = |path: &str, action: &str, fields: &str| {
+        let form = form(&page(path), action) + fields;
+        let done = location(&post(&server, action, &form, &session));
+        (form, page(&done).body)
+    };
+    let book = "/admin/catalogue/book?id=7";
+    let (_, done) = send(book, "/admin/catalogue/restock", "&id=7&amount=5");
+    assert!(done.contains("Raised from 1 to 5 copies") && done.contains("<dt>Stock</dt><dd>5</dd>"), "{done}");
+    let (_, done) = send(book, "/admin/catalogue/restock", "&id=7&amount=3");
+    assert!(done.contains("The book has 5 copies already"), "{done}");
+    let (_, done) = send(book, "/admin/catalogue/edit", "&id=7&title=The+%3CFirst%3E&topic=plenty&price=12,50");
+    assert!(done.contains("The &#60;First&#62;") && done.contains("plenty") && done.contains("12.50"), "{done}");
+    let (_, done) = send(book, "/admin/catalogue/list", "&id=7&listed=no");
+    assert!(done.contains("Taken out of the shop") && done.contains("not in the shop"), "{done}");
+    assert!(!server.shop().buy(one(7)).await.expect("an answer").into_inner().success);
+    assert!(page("/admin/catalogue").body.contains("delisted"));
+    let (_, done) = send(book, "/admin/catalogue/list", "&id=7&listed=yes");
+    assert!(done.contains("Back in the shop"), "{done}");
+    assert!(server.shop().buy(one(7)).await.expect("an answer").into_inner().success);
+    let add = "/admin/catalogue/add";
+    let (sent, done) = send(add, add, "&title=New&topic=t&stock=3&price=1&id=");
+    assert!(done.contains("“New” is added as No. 53574"), "{done}");
+    location(&post(&server, add, &sent, &session));
+    assert_eq!(page("/admin/catalogue?q=new").body.matches("/admin/catalogue/book?id=").count(), 1, "a double click");
+    let (_, done) = send(add, add, "&title=Other&topic=t&stock=3&price=1&id=7");
+    assert!(done.contains("No. 7 is “The &#60;First&#62;” already"), "{done}");
+    let log = page("/admin/log?book=7").body;
+    for kind in ["restock", "edited", "price", "delisted", "listed", "purchase"] {
+        assert!(log.contains(&format!("kind {kind}\"")), "no {kind} in\n{log}");
+    }
+    assert!(log.contains("data-label=\"By\">admin.token<"), "{log}");
+    let bought = page("/admin/log?book=7&kind=purchase").body;
+    assert!(!bought.contains("kind restock") && bought.contains("kind purchase"), "{bought}");
+    assert!(page("/admin/log?to=1980-01-01").body.contains("There is no entry here."));
+    let sales = page("/admin/sales?by=book").body;
+    assert!(sales.contains("The &#60;First&#62;") && sales.contains("12.50"), "{sales}");
+    let file = page("/admin/sales?by=book&as=csv");
+    assert!(file.body.contains(",7,The <First>,1,1,12.50,0\n"), "{}", file.body);
+}
+
+/// A form with a file, as a browser sends it.
+fn upload(server: &Server, path: &str, form: &str, csv: &str, session: &str) -> Page {
+    let fields = form.split('&').filter_map(|field| field.split_once('='));
+    let part = |(name, value): (&str, &str)| {
+        format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let fields: String = fields.map(part).collect();
+    let body = format!(
+        "{fields}--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"books.csv\"\r\n\r\n{csv}\r\n--b--\r\n"
+    );
+    ask(
+        server.address,
+        &format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n{session}Content-Length: {}\r\n\
+             Content-Type: multipart/form-data; boundary=b\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ),
+    )
+}
+
+#[tokio::test]
+async fn an_import_says_first_what_it_would_do_and_does_it_once() {
+    let folder = folder_with("7,The Last One,scarcity,1,9.99\n8,Unchanged,scarcity,2,1\n");
+    let server = closed(folder.path());
+    let session = sign_in(&server, TOKEN);
+    let path = "/admin/catalogue/import";
+    let csv = "id,title,topic,stock,price\n7,The Last One,scarcity,4,9.99\n8,Unchanged,scarcity,2,1\n9,Added,t,1,1\nx,y,z,1,1\n";
+    assert_eq!(upload(&server, path, "secret=x&once=y", csv, &session).status, 403);
+    let shown = upload(&server, path, &form(&get(&server, path, &session), path), csv, &session);
+    for (name, count) in [("Add", 1), ("Change", 1), ("Leave as they are", 1), ("Leave out", 1)] {
+        assert!(shown.body.contains(&format!("<dt>{name}</dt><dd>{count}</dd>")), "{name} in\n{}", shown.body);
+    }
+    let books = server_books(&server, &session);
+    assert!(books.contains("data-label=\"Stock\"><span class=\"stock low\">1<") && !books.contains("Added"), "{books}");
+    let apply = "/admin/catalogue/import/apply";
+    let plan = between(&shown.body, "name=\"plan\" value=\"", "\"");
+    let confirm = format!("{}&plan={plan}", form(&shown, apply));
+    let done = location(&post(&server, apply, &confirm, &session));
+    let shown = get(&server, &done, &session).body;
+    assert!(shown.contains("Imported: 1 added, 1 changed, 1 unchanged, 1 left out."), "{shown}");
+    assert_eq!(location(&post(&server, apply, &confirm, &session)), done);
+    let file = get(&server, "/admin/catalogue/export", &session);
+    assert!(file.body.contains("7,The Last One,scarcity,4,9.99,yes\n"), "{}", file.body);
+    let log = get(&server, "/admin/log/export?as=json", &session).body;
+    assert!(log.lines().any(|line| line.contains("\"actor\":\"admin.token\"") && line.contains("\"book\":9")), "{log}");
+    assert!(get(&server, "/admin/log/export?as=csv&book=9", &session).body.contains(",added,9,"));
+}
+
+fn server_books(server: &Server, session: &str) -> String {
+    get(server, "/admin/catalogue", session).body
 }

@@ -62,6 +62,6 @@ fn only_the_named_services_run_and_probes_get_their_health() {
     assert_eq!(health.status.code(), Some(3), "{health:?}");
     let wrong = process::run(folder.path(), &["serve", "--only", "kv,books"], "");
     let said =
-        "quire: --only: there is no service 'books'; the services are tasks, rpcgame, records, bookstore, web, kv\n";
+        "quire: --only: there is no service 'books'; the services are tasks, rpcgame, records, bookstore, kv, web\n";
     assert_eq!(String::from_utf8_lossy(&wrong.stderr), said);
 }

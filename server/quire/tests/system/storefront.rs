@@ -21,7 +21,7 @@ const HTML: &str = "Accept: text/html\r\n";
 /// Most streams of one client: three quarters of `web::STREAMS_MAX`.
 const STREAMS_OF_ONE_MAX: usize = web::STREAMS_MAX / 4 * 3;
 
-fn ask(address: SocketAddr, request: &str) -> http::Page {
+pub(crate) fn ask(address: SocketAddr, request: &str) -> http::Page {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(request.as_bytes()).expect("it is taken");

@@ -10,20 +10,22 @@ use axum::{
 use bookstore::{
     BookId, Bookstore, Cents, Fault,
     catalogue::Book,
-    domain::{RESTOCK_DEFAULT, STOCK_MAX},
+    domain::{Addition, Draft, Edit, LogFilter, RESTOCK_DEFAULT, STOCK_MAX},
 };
 
 use super::{
     door::Sent,
+    entries,
     operator::Operator,
+    parts::LogPart,
     state::{Room, forged, respond},
-    views::{BookPage, BookRow, CataloguePage},
+    views::{AddPage, BookPage, BookRow, CataloguePage},
 };
 use crate::{
     locale::Locale,
     request::{encoded, query},
     views::{Cover, Stock},
-    visit::Visit,
+    visit::{Visit, rendered},
 };
 
 /// Books on a page.
@@ -43,6 +45,7 @@ fn row(book: &Arc<Book>, locale: Locale) -> BookRow {
         stock: locale.count(book.stock()),
         level: Stock::new(book.stock(), locale).level,
         price: locale.price(book.price()),
+        is_listed: book.is_listed(),
     }
 }
 
@@ -56,7 +59,7 @@ async fn matching(
     let words: Vec<String> = text.to_lowercase().split_whitespace().map(str::to_owned).collect();
     let (mut found, mut scanned, mut after) = (Vec::new(), 0, after);
     loop {
-        let page = store.list(after, 0).await?;
+        let page = store.list_all(after, 0).await?;
         for book in &*page.items {
             let (title, topic) = (book.title().to_lowercase(), book.topic().to_lowercase());
             if words.iter().all(|word| title.contains(word) || topic.contains(word)) {
@@ -84,10 +87,10 @@ pub(crate) async fn catalogue(State(room): State<Room>, visit: Visit, operator: 
         return Redirect::to(&format!("/admin/catalogue/book?id={id}")).into_response();
     }
     let found = if typed.is_empty() {
-        let page = match store.list(after, PAGE_BOOKS).await {
+        let page = match store.list_all(after, PAGE_BOOKS).await {
             Ok(page) => Ok(page),
             // A lower limit on pages.
-            Err(_) => store.list(after, 0).await,
+            Err(_) => store.list_all(after, 0).await,
         };
         page.map(|page| (page.items.to_vec(), page.next))
     } else {
@@ -112,10 +115,22 @@ pub(crate) async fn catalogue(State(room): State<Room>, visit: Visit, operator: 
     respond(StatusCode::OK, &page)
 }
 
+/// A book, listed or not.
+async fn any_book(store: &Bookstore, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
+    if let Some(book) = store.lookup(id).await? {
+        return Ok(Some(book));
+    }
+    let page = store.list_all(BookId::new(id.get() - 1), 1).await?;
+    Ok(page.items.first().filter(|book| book.id() == id).cloned())
+}
+
+/// Entries of a book's log on its page.
+const BOOK_ENTRIES: usize = 15;
+
 pub(crate) async fn book(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
     let asked = query(&visit.uri, "id").unwrap_or_default();
     let found = match BookId::parse(&asked) {
-        Ok(id) => room.store().lookup(id).await,
+        Ok(id) => any_book(room.store(), id).await,
         Err(_) => Ok(None),
     };
     let book = match found {
@@ -126,7 +141,14 @@ pub(crate) async fn book(State(room): State<Room>, visit: Visit, operator: Opera
         }
         Err(fault) => return room.failed(&visit, &operator, &fault),
     };
+    let filter = LogFilter { book: Some(book.id()), ..LogFilter::default() };
+    let log = match room.store().find_log(i64::MAX, filter, BOOK_ENTRIES).await {
+        Ok(page) => entries::titled(room.store(), page.items).await,
+        // The book is shown without its log.
+        Err(_) => Vec::new(),
+    };
     let page = BookPage {
+        log: rendered(&LogPart { rows: entries::rows(&log, visit.locale) }).unwrap_or_default(),
         frame: room.frame(&visit, &operator, "/admin/catalogue"),
         cover: Cover::of(&book),
         row: row(&book, visit.locale),
@@ -166,7 +188,7 @@ fn amount(text: &str) -> Result<i64, String> {
 
 /// Raises every book.
 pub(crate) async fn restock_all(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
-    let (store, wanted) = (room.store().clone(), amount(sent.field("amount")));
+    let (store, wanted, actor) = (room.store().clone(), amount(sent.field("amount")), operator.actor());
     let is_confirmed = store.books() <= ASKED_ABOVE || sent.field("sure") == "yes";
     let action = format!("restock {}", sent.field("amount"));
     let work = Box::pin(async move {
@@ -174,26 +196,108 @@ pub(crate) async fn restock_all(State(room): State<Room>, visit: Visit, operator
         if !is_confirmed {
             return Err("Mark that you want to raise every book. Nothing was changed.".to_owned());
         }
-        let done = store.restock(amount).await.map_err(|fault| format!("{fault}."))?;
+        let done = store.restock(amount, actor).await.map_err(|fault| format!("{fault}."))?;
         let books = if done.books_raised == 1 { "book" } else { "books" };
         Ok(format!("{} {books} raised to {amount} copies.", done.books_raised))
     });
     room.act(&visit, &operator, sent.once(), (action, "/admin/catalogue"), work).await
 }
 
-/// Sets a book's price.
-pub(crate) async fn reprice(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
+/// Raises a book.
+pub(crate) async fn restock(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
     let Ok(id) = BookId::parse(sent.field("id")) else { return forged() };
-    let (store, wanted) = (room.store().clone(), price(sent.field("price")));
-    let action = format!("update {id} {}", sent.field("price"));
+    let (store, wanted, actor) = (room.store().clone(), amount(sent.field("amount")), operator.actor());
+    let action = format!("restock {id} {}", sent.field("amount"));
     let work = Box::pin(async move {
-        let price = wanted?;
-        let done = store.update_price(id, price.get()).await.map_err(|fault| format!("{fault}."))?;
-        let change = done.ok_or_else(|| format!("There is no book {id}."))?;
-        Ok(format!(
-            "Book {id} costs {} now, {} before; entry {} of the log.",
-            change.after, change.before, change.number
-        ))
+        let raised = store.restock_book(id, wanted?, actor).await.map_err(|fault| format!("{fault}."))?;
+        let raised = raised.ok_or_else(|| format!("There is no book {id}."))?;
+        Ok(match raised.number {
+            Some(number) => {
+                format!("Raised from {} to {} copies; entry {number} of the log.", raised.before, raised.after)
+            }
+            None => format!("The book has {} copies already. Nothing was changed.", raised.before),
+        })
     });
-    room.act(&visit, &operator, sent.once(), (action, &format!("/admin/catalogue/book?id={id}")), work).await
+    room.act(&visit, &operator, sent.once(), (action, &book_path(id)), work).await
+}
+
+fn book_path(id: BookId) -> String {
+    format!("/admin/catalogue/book?id={id}")
+}
+
+/// Changes a book's title, topic and price.
+pub(crate) async fn edit(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
+    let Ok(id) = BookId::parse(sent.field("id")) else { return forged() };
+    let price = price(sent.field("price"));
+    let texts = (sent.field("title").to_owned(), sent.field("topic").to_owned());
+    let edit = price.map(|price| Edit {
+        title: Some(texts.0),
+        topic: Some(texts.1),
+        price_cents: Some(price.get()),
+        listed: None,
+    });
+    room.change(&visit, &operator, &sent, (format!("edit {id}"), id, edit)).await
+}
+
+/// Takes a book out of the shop, or puts it back.
+pub(crate) async fn list(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
+    let Ok(id) = BookId::parse(sent.field("id")) else { return forged() };
+    let listed = sent.field("listed") == "yes";
+    let edit = Edit { listed: Some(listed), ..Edit::default() };
+    let action = format!("{} {id}", if listed { "relist" } else { "delist" });
+    room.change(&visit, &operator, &sent, (action, id, Ok(edit))).await
+}
+
+impl Room {
+    async fn change(
+        &self,
+        visit: &Visit,
+        operator: &Operator,
+        sent: &Sent,
+        (action, id, edit): (String, BookId, Result<Edit, String>),
+    ) -> Response {
+        let (store, actor) = (self.store().clone(), operator.actor());
+        let work = Box::pin(async move {
+            let edited = store.edit_book(id, edit?, actor).await.map_err(|fault| format!("{fault}."))?;
+            let edited = edited.ok_or_else(|| format!("There is no book {id}."))?;
+            Ok(match (edited.number, edited.before.listed, edited.after.listed) {
+                (None, ..) => "The book is so already. Nothing was changed.".to_owned(),
+                (Some(number), true, false) => format!("Taken out of the shop; entry {number} of the log."),
+                (Some(number), false, true) => format!("Back in the shop; entry {number} of the log."),
+                (Some(number), ..) => format!("Changed; entry {number} of the log."),
+            })
+        });
+        self.act(visit, operator, sent.once(), (action, &book_path(id)), work).await
+    }
+}
+
+/// The form for a new book.
+pub(crate) async fn add_form(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
+    let page = AddPage { frame: room.frame(&visit, &operator, "/admin/catalogue"), stock_max: STOCK_MAX };
+    respond(StatusCode::OK, &page)
+}
+
+/// Adds a book.
+pub(crate) async fn add(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
+    let (store, actor) = (room.store().clone(), operator.actor());
+    let field = |name: &str| sent.field(name).trim().to_owned();
+    let (id, title, topic) = (field("id"), field("title"), field("topic"));
+    let (stock, price) = (amount(sent.field("stock")), price(sent.field("price")));
+    let action = format!("add {title}");
+    let work = Box::pin(async move {
+        let id = match id.as_str() {
+            "" => None,
+            id => Some(BookId::parse(id).map_err(|fault| format!("{fault}. Nothing was changed."))?.get()),
+        };
+        let draft = Draft { id, title, topic, stock: stock?, price_cents: price?.get() };
+        match store.add_book(draft, actor).await.map_err(|fault| format!("{fault}."))? {
+            Addition::Added(book, number) => {
+                Ok(format!("“{}” is added as No. {}; entry {number} of the log.", book.title, book.id))
+            }
+            Addition::Taken(book) => {
+                Err(format!("No. {} is “{}” already. Choose another number, or none.", book.id, book.title))
+            }
+        }
+    });
+    room.act(&visit, &operator, sent.once(), (action, "/admin/catalogue/add"), work).await
 }

@@ -3,12 +3,32 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use bookstore::{
-    Bookstore, Cents,
-    domain::{Entry, EntryKind},
+    Bookstore, Cents, Fault,
+    bookstore::Paged,
+    domain::{Entry, EntryKind, LogFilter},
 };
 
 use super::parts::LogRow;
 use crate::locale::Locale;
+
+/// Entries on a page.
+const PAGE_ENTRIES: usize = 50;
+
+/// The first page of the chosen entries before a number that has any, newest first.
+pub(crate) async fn page(store: &Bookstore, before: i64, filter: &LogFilter) -> Result<Paged<Vec<Entry>, i64>, Fault> {
+    let mut before = before;
+    loop {
+        let page = match store.find_log(before, filter.clone(), PAGE_ENTRIES).await {
+            Ok(page) => page,
+            // A lower limit on pages.
+            Err(_) => store.find_log(before, filter.clone(), 0).await?,
+        };
+        match page.next {
+            Some(next) if page.items.is_empty() => before = next,
+            _ => return Ok(page),
+        }
+    }
+}
 
 /// Each entry with the title of its book; empty if the book is not in the catalogue.
 pub(crate) async fn titled(store: &Bookstore, entries: Vec<Entry>) -> Vec<(Entry, String)> {
@@ -29,6 +49,7 @@ fn row(entry: &Entry, title: &str, locale: Locale) -> LogRow {
     let amount = |value: Option<i64>| match (value, entry.kind) {
         (None, _) => String::new(),
         (Some(cents), EntryKind::Price) => locale.price(Cents::new(cents).unwrap_or_default()),
+        (Some(listed), EntryKind::Delisted | EntryKind::Listed) => if listed == 0 { "no" } else { "yes" }.to_owned(),
         (Some(copies), _) => locale.count(copies),
     };
     LogRow {
@@ -40,7 +61,12 @@ fn row(entry: &Entry, title: &str, locale: Locale) -> LogRow {
         before: amount(entry.before),
         after: amount(entry.after),
         copies: entry.quantity.filter(|copies| *copies != 1).map(|copies| locale.count(copies)).unwrap_or_default(),
-        by: String::new(),
+        by: match &entry.actor {
+            Some(actor) => actor.to_string(),
+            // A book that came with the store or from a file, and purchases, have no operator.
+            None if matches!(entry.kind, EntryKind::Added | EntryKind::Purchase | EntryKind::Refused) => String::new(),
+            None => "another program".to_owned(),
+        },
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use bookstore::Bookstore;
+use bookstore::{Bookstore, domain::LogFilter};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use hosting::{Client, Share, Shares};
@@ -14,8 +14,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::moment::{Moment, Part};
-use crate::locale::Locale;
+use super::{
+    entries,
+    moment::{Moment, Part, event},
+    parts::LogPart,
+};
+use crate::{locale::Locale, visit::rendered};
 
 /// Most streams at once, shared fairly by clients.
 pub const STREAMS_MAX: usize = 256;
@@ -86,11 +90,21 @@ impl RoomLive {
         self.0.ending.send_replace(true);
     }
 
-    /// Opens a stream of these parts; `None` if too many are open. It begins with all of them.
-    pub(crate) fn open(&self, parts: Vec<Part>, locale: Locale, client: Client, is_open: IsOpen) -> Option<Body> {
+    /// Opens a stream of these parts, and of the chosen entries of the log; `None` if too many are open. It begins with all of
+    /// them.
+    pub(crate) fn open(
+        &self,
+        parts: Vec<Part>,
+        log: Option<LogFilter>,
+        locale: Locale,
+        client: Client,
+        is_open: IsOpen,
+    ) -> Option<Body> {
         let share = self.0.places.take(client)?;
         let follower = Follower {
             parts: parts.into_iter().map(|part| (part, Bytes::new())).collect(),
+            log: log.map(|filter| (filter, None)),
+            store: self.0.store.clone(),
             locale,
             moments: self.0.moments.subscribe(),
             ending: self.0.ending.subscribe(),
@@ -107,6 +121,9 @@ impl RoomLive {
 struct Follower {
     /// Each with the event that was sent last.
     parts: Vec<(Part, Bytes)>,
+    /// The chosen entries, and the number of the newest one of all when they were sent last.
+    log: Option<(LogFilter, Option<i64>)>,
+    store: Bookstore,
     locale: Locale,
     moments: watch::Receiver<Arc<Moment>>,
     ending: watch::Receiver<bool>,
@@ -128,7 +145,7 @@ impl Follower {
         if is_first {
             let start = b"retry: 2000\n\n";
             let newest = Arc::clone(&self.moments.borrow_and_update());
-            let parts = if newest.is_new() { self.changed(&newest) } else { Bytes::new() };
+            let parts = if newest.is_new() { self.changed(&newest).await } else { Bytes::new() };
             return Some([&start[..], &parts].concat().into());
         }
         if self.is_over {
@@ -145,7 +162,7 @@ impl Follower {
                     return Some(Bytes::from_static(b"event: over\ndata:\n\n"));
                 }
                 let newest = Arc::clone(&self.moments.borrow_and_update());
-                let bytes = self.changed(&newest);
+                let bytes = self.changed(&newest).await;
                 if !bytes.is_empty() {
                     return Some(bytes);
                 }
@@ -155,7 +172,7 @@ impl Follower {
     }
 
     /// The events that differ from those that were sent.
-    fn changed(&mut self, moment: &Moment) -> Bytes {
+    async fn changed(&mut self, moment: &Moment) -> Bytes {
         let mut bytes = BytesMut::new();
         for (part, sent) in &mut self.parts {
             let event = moment.event(*part, self.locale);
@@ -163,6 +180,15 @@ impl Follower {
                 bytes.extend_from_slice(&event);
                 *sent = event;
             }
+        }
+        if let Some((filter, sent)) = &mut self.log
+            && *sent != Some(moment.log_number())
+            && let Ok(page) = entries::page(&self.store, i64::MAX, filter).await
+        {
+            *sent = Some(moment.log_number());
+            let titled = entries::titled(&self.store, page.items).await;
+            let html = rendered(&LogPart { rows: entries::rows(&titled, self.locale) });
+            bytes.extend_from_slice(&event("log", &html.unwrap_or_default()));
         }
         bytes.freeze()
     }

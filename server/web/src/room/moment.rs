@@ -120,6 +120,11 @@ impl Moment {
         html.unwrap_or_default()
     }
 
+    /// Number of the newest entry of the log.
+    pub(crate) fn log_number(&self) -> i64 {
+        self.log_number
+    }
+
     /// The event that carries a part.
     pub(crate) fn event(&self, part: Part, locale: Locale) -> Bytes {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +134,7 @@ impl Moment {
 }
 
 /// The event that carries the content of the element with this identifier.
-fn event(id: &str, html: &str) -> Bytes {
+pub(crate) fn event(id: &str, html: &str) -> Bytes {
     format!("event: part\ndata: {}\n\n", json!({ "id": id, "html": html })).into()
 }
 

@@ -7,6 +7,7 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::{IntoResponse as _, Response},
 };
+use bookstore::domain::Actor;
 use hosting::{Client, access::Admitted};
 
 use super::session::Session;
@@ -35,9 +36,9 @@ impl Operator {
         self.admitted.as_ref()
     }
 
-    /// The name for the log of the store: that of the credential, or `-`.
-    pub(crate) fn actor(&self) -> &str {
-        self.name().unwrap_or("-")
+    /// The operator in the log of the store.
+    pub(crate) fn actor(&self) -> Actor {
+        self.name().map_or_else(Actor::unnamed, Actor::named)
     }
 
     /// The client that shares of limits are counted by.

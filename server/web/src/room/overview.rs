@@ -10,6 +10,7 @@ use axum::{
 
 use super::{
     door::Sent,
+    log,
     moment::Part,
     operator::Operator,
     state::{Room, forged, respond},
@@ -40,8 +41,9 @@ pub(crate) async fn overview(State(room): State<Room>, visit: Visit, operator: O
 
 /// The stream of the parts on a page.
 pub(crate) async fn live(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
-    let parts = Part::list(&query(&visit.uri, "parts").unwrap_or_default());
-    if parts.is_empty() {
+    let names = query(&visit.uri, "parts").unwrap_or_default();
+    let (parts, log) = (Part::list(&names), names.split(',').any(|name| name == "log").then(|| log::filter(&visit)));
+    if parts.is_empty() && log.is_none() {
         return (StatusCode::BAD_REQUEST, "name parts, as parts=lost,healthy\n").into_response();
     }
     let session = operator.admitted().and_then(|_| cookie(&visit.headers, room.cookie())).map(str::to_owned);
@@ -49,7 +51,7 @@ pub(crate) async fn live(State(room): State<Room>, visit: Visit, operator: Opera
     let is_open =
         Box::new(move || session.as_ref().is_none_or(|sent| kept.sessions().take_up(sent, Instant::now()).is_some()));
     let client = operator.client(&visit);
-    let Some(events) = room.live().open(parts, visit.locale, client, is_open) else {
+    let Some(events) = room.live().open(parts, log, visit.locale, client, is_open) else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "30")], CROWDED).into_response();
     };
     let fields = [
@@ -64,9 +66,9 @@ pub(crate) async fn live(State(room): State<Room>, visit: Visit, operator: Opera
 /// Cuts a connection off.
 pub(crate) async fn cut(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
     let Ok(id) = sent.field("connection").parse::<u64>() else { return forged() };
-    let (operate, by) = (room.services().operate.clone(), operator.actor().to_owned());
+    let (operate, by) = (room.services().operate.clone(), operator.actor());
     let work = Box::pin(async move {
-        if operate.cut(id, &by) {
+        if operate.cut(id, by.as_str()) {
             Ok(format!("Connection {id} is cut off."))
         } else {
             Err(format!("Connection {id} was gone already."))

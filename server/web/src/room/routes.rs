@@ -9,7 +9,10 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{backups, catalogue, door, keys, log, operator::Operator, overview, query, settings, state::Room, work};
+use super::{
+    backups, catalogue, door, export, import, keys, log, operator::Operator, overview, query, sales, settings,
+    state::Room, upload::UPLOAD_BYTES_MAX, work,
+};
 use crate::{routes::guarded, visit::Visit};
 
 /// Most bytes of a form: a value of 64 KiB, each byte of which may take three characters.
@@ -26,7 +29,14 @@ pub(crate) fn router(room: &Room) -> Router {
         .route("/admin/catalogue", get(catalogue::catalogue))
         .route("/admin/catalogue/book", get(catalogue::book))
         .route("/admin/catalogue/restock-all", post(catalogue::restock_all))
-        .route("/admin/catalogue/price", post(catalogue::reprice))
+        .route("/admin/catalogue/restock", post(catalogue::restock))
+        .route("/admin/catalogue/edit", post(catalogue::edit))
+        .route("/admin/catalogue/list", post(catalogue::list))
+        .route("/admin/catalogue/add", get(catalogue::add_form).post(catalogue::add))
+        .route("/admin/catalogue/export", get(export::catalogue))
+        .route("/admin/catalogue/import/apply", post(import::apply))
+        .route("/admin/log/export", get(export::log_file))
+        .route("/admin/sales", get(sales::sales))
         .route("/admin/log", get(log::log))
         .route("/admin/keys", get(keys::keys))
         .route("/admin/keys/entry", get(keys::entry))
@@ -36,13 +46,18 @@ pub(crate) fn router(room: &Room) -> Router {
         .route("/admin/work", get(work::work))
         .route("/admin/backups", get(backups::backups).post(backups::make))
         .route("/admin/settings", get(settings::settings))
-        .fallback(nothing_here)
-        .layer(middleware::from_fn_with_state(room.clone(), door::admit));
-    let open = Router::new().route("/admin/sign-in", get(door::sign_in_page).post(door::sign_in));
-    open.merge(pages)
-        .with_state(room.clone())
+        .fallback(nothing_here);
+    let files = Router::new()
+        .route("/admin/catalogue/import", get(import::form).post(import::preview))
+        .layer(DefaultBodyLimit::max(UPLOAD_BYTES_MAX));
+    let pages = pages
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
-        .layer(middleware::map_response(guarded))
+        .merge(files)
+        .layer(middleware::from_fn_with_state(room.clone(), door::admit));
+    let open = Router::new()
+        .route("/admin/sign-in", get(door::sign_in_page).post(door::sign_in))
+        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
+    open.merge(pages).with_state(room.clone()).layer(middleware::map_response(guarded))
 }
 
 async fn nothing_here(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {

@@ -21,6 +21,7 @@ use super::{
     outcome::{Outcome, Outcomes},
     session::{Sessions, secret},
     views::{ForgedPage, Frame, Link, SorryPage},
+    waiting::Waiting,
 };
 use crate::{
     assets::Assets,
@@ -55,6 +56,7 @@ struct Inner {
     form_secret: Arc<str>,
     sessions: Sessions,
     outcomes: Outcomes,
+    waiting: Waiting,
     live: RoomLive,
 }
 
@@ -73,11 +75,17 @@ impl Room {
             form_secret: secret().into(),
             sessions: Sessions::default(),
             outcomes: Outcomes::default(),
+            waiting: Waiting::default(),
         }))
     }
 
     pub(crate) fn services(&self) -> &Services {
         &self.0.services
+    }
+
+    /// Files that wait for their confirmation.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.0.waiting
     }
 
     /// The streams.
@@ -116,6 +124,7 @@ impl Room {
             ("/admin", "Overview", true),
             ("/admin/catalogue", "Catalogue", true),
             ("/admin/log", "Log", true),
+            ("/admin/sales", "Sales", true),
             ("/admin/keys", "Keys", kv.is_some()),
             ("/admin/records", "Records", records.is_some()),
             ("/admin/work", "Games and tasks", games.is_some() || tasks.is_some()),

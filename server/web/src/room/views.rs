@@ -105,6 +105,7 @@ pub(crate) struct BookRow {
     /// `in`, `low` or `out`.
     pub(crate) level: &'static str,
     pub(crate) price: String,
+    pub(crate) is_listed: bool,
 }
 
 /// `/admin/catalogue`.
@@ -132,6 +133,8 @@ pub(crate) struct BookPage {
     pub(crate) row: BookRow,
     /// The price as the form has it.
     pub(crate) plain_price: String,
+    /// Its newest entries, as HTML of their own template.
+    pub(crate) log: String,
     pub(crate) amount: u32,
     pub(crate) stock_max: u32,
 }
@@ -144,6 +147,16 @@ pub(crate) struct LogPage {
     /// The entries, as HTML of their own template.
     pub(crate) log: String,
     pub(crate) entries: String,
+    /// The newest entries are shown, and followed.
+    pub(crate) is_live: bool,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) book: String,
+    pub(crate) kinds: Vec<KindChoice>,
+    pub(crate) is_filtered: bool,
+    /// Paths of the files.
+    pub(crate) csv: String,
+    pub(crate) json: String,
     pub(crate) first: Option<String>,
     pub(crate) next: Option<String>,
 }
@@ -155,6 +168,95 @@ pub(crate) struct BackupsPage {
     pub(crate) frame: Frame,
     /// Of the newest one.
     pub(crate) age: Option<String>,
+}
+
+/// A kind of entries to choose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KindChoice {
+    pub(crate) name: &'static str,
+    pub(crate) is_chosen: bool,
+}
+
+/// `/admin/catalogue/add`.
+#[derive(Debug, Template)]
+#[template(path = "room/add.html")]
+pub(crate) struct AddPage {
+    pub(crate) frame: Frame,
+    pub(crate) stock_max: u32,
+}
+
+/// A row of a file that is left out.
+#[derive(Debug)]
+pub(crate) struct BadRowLine {
+    pub(crate) line: String,
+    pub(crate) column: &'static str,
+    pub(crate) reason: String,
+}
+
+/// A book that a file changes: each value before, empty if it stays, and after.
+#[derive(Debug)]
+pub(crate) struct ChangeLine {
+    pub(crate) id: BookId,
+    pub(crate) title: (String, String),
+    pub(crate) topic: (String, String),
+    pub(crate) stock: (String, String),
+    pub(crate) price: (String, String),
+    pub(crate) listed: (String, String),
+}
+
+/// The changes that an import would make.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Key of the file that waits; empty if there is nothing to do.
+    pub(crate) key: String,
+    pub(crate) added: String,
+    pub(crate) changed: String,
+    pub(crate) unchanged: String,
+    pub(crate) refused: String,
+    pub(crate) bad: Vec<BadRowLine>,
+    pub(crate) changes: Vec<ChangeLine>,
+}
+
+/// `/admin/catalogue/import`.
+#[derive(Debug, Template)]
+#[template(path = "room/import.html")]
+pub(crate) struct ImportPage {
+    pub(crate) frame: Frame,
+    pub(crate) plan: Option<Plan>,
+    pub(crate) fault: Option<String>,
+}
+
+/// A row of a summary of sales.
+#[derive(Debug)]
+pub(crate) struct SalesLine {
+    pub(crate) day: String,
+    pub(crate) book: String,
+    pub(crate) title: String,
+    /// Purchases, copies, money.
+    pub(crate) sums: [String; 3],
+    /// The money is not known in full.
+    pub(crate) is_unpriced: bool,
+}
+
+/// `/admin/sales`.
+#[derive(Debug, Template)]
+#[template(path = "room/sales.html")]
+pub(crate) struct SalesPage {
+    pub(crate) frame: Frame,
+    /// Label and path of each summary, and whether it is shown.
+    pub(crate) tabs: Vec<(&'static str, String, bool)>,
+    pub(crate) by: &'static str,
+    pub(crate) has_day: bool,
+    pub(crate) has_book: bool,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) book: String,
+    pub(crate) rows: Vec<SalesLine>,
+    pub(crate) total: Option<[String; 3]>,
+    /// Number of rows that are not shown.
+    pub(crate) left_out: Option<String>,
+    pub(crate) csv: String,
+    pub(crate) fault: Option<String>,
 }
 
 /// A piece of a line of Markdown.
