@@ -18,7 +18,9 @@ pub use service::{
     Choice, Declared, Entry, Front, Guard, Handles, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site,
     entry,
 };
-pub use settings::{Bytes, Given, InForce, Layers, Meanings, Reader, Refused, Setting, Settings, SettingsInForce, defaults, time};
+pub use settings::{
+    Bytes, Given, InForce, Layers, Meanings, Reader, Refused, Setting, Settings, SettingsInForce, defaults, time,
+};
 
 /// Reason why a service cannot be opened or served. The text is for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
