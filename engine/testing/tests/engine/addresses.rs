@@ -89,3 +89,21 @@ async fn a_unix_socket_is_an_address() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(answer.get_ref().payload, b"near");
 }
+
+#[tokio::test]
+async fn a_server_of_this_process_needs_no_address() {
+    let server = Server::builder().add_service(EchoServer::new(EchoService)).build();
+    let dial = move || {
+        let (near, far) = tokio::io::duplex(1024);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_connection(far, Peer::default(), pending()).await });
+        Ok(near)
+    };
+    for http in [HttpVersion::Http1, HttpVersion::Http2] {
+        let settings = Settings { protocol: Protocol::Connect, http, ..Settings::default() };
+        let builder = Channel::builder("http://here").unwrap().dial(dial.clone()).settings(settings);
+        let client = EchoClient::new(builder.connect().await.unwrap());
+        let answer = client.call(text(&"long ".repeat(1000))).await.unwrap().into_inner();
+        assert_eq!(answer.payload.len(), 5000);
+    }
+}

@@ -6,9 +6,11 @@ pub(crate) mod subchannel;
 pub(crate) mod target;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
 
@@ -200,6 +202,7 @@ impl Builder {
         let target = Target {
             authority: authority.to_owned(),
             resolver: Box::new(resolver),
+            dial: None,
             turn: AtomicUsize::new(0),
             is_https,
             #[cfg(feature = "tls")]
@@ -212,6 +215,16 @@ impl Builder {
     /// addresses in turn, so [`Settings::connections`] should be at least their number.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.target.resolver = Box::new(resolver);
+        self
+    }
+
+    /// Streams to connect with, in place of sockets: each call of `dial` makes a connection, such as one end of a pair
+    /// whose other end a server of this process serves.
+    pub fn dial<T>(mut self, dial: impl Fn() -> io::Result<T> + Send + Sync + 'static) -> Self
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.target.dial = Some(Box::new(move || Ok(Box::pin(dial()?))));
         self
     }
 

@@ -94,10 +94,15 @@ fn explain(error: io::Error) -> io::Error {
     }
 }
 
+/// Makes a connection to a server that has no address.
+pub(crate) type Dial = Box<dyn Fn() -> io::Result<Pin<Box<dyn Transport>>> + Send + Sync>;
+
 /// Addresses of the servers, and the TLS settings for them.
 pub(crate) struct Target {
     pub(crate) authority: String,
     pub(crate) resolver: Box<dyn AnyResolver>,
+    /// Set in place of a resolver.
+    pub(crate) dial: Option<Dial>,
     /// Connections made so far, so that each uses the next address.
     pub(crate) turn: AtomicUsize,
     pub(crate) is_https: bool,
@@ -112,6 +117,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 impl Target {
     /// Connects to the next server in turn, or to another if that is unreachable.
     pub(crate) async fn connect(&self, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
+        if let Some(dial) = &self.dial {
+            return self.secure(CountedStream::new(dial()?, Arc::clone(counters))).await;
+        }
         let mut addresses = self.resolver.resolve_any().await?;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let first = turn.checked_rem(addresses.len()).unwrap_or(0);
