@@ -6,5 +6,5 @@ fn main() -> std::io::Result<()> {
         .messages(|messages| {
             messages.bytes(["."]);
         })
-        .compile(&["bookstore.proto", "kv.proto"], &["proto"])
+        .compile(&["bookstore.proto", "kv.proto", "operator.proto"], &["proto"])
 }

@@ -23,7 +23,7 @@ const RECONNECT_FIRST: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// Time without a byte after which a connection with a waiting call is pinged; also the time limit for the answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-const RETRIES: u32 = 3;
+const TERMS: Terms = Terms { timeout: None, deadline: None, retries: 3 };
 /// A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
 const MESSAGE_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
@@ -33,6 +33,11 @@ impl Client {
     /// be called within a tokio runtime.
     pub fn connect(addresses: &str) -> Result<Self, Error> {
         Self::builder(addresses).connect()
+    }
+
+    /// A client over a channel that the caller has made, for connections of another kind.
+    pub fn over(channel: Channel) -> Self {
+        Self::new(Lanes::new(vec![channel]), TERMS)
     }
 
     /// Like [`Client::connect`], with further options.
@@ -55,9 +60,8 @@ pub struct Builder {
 
 impl Builder {
     fn new(addresses: &str) -> Self {
-        let terms = Terms { timeout: None, deadline: None, retries: RETRIES };
         let addresses = addresses.to_owned();
-        Self { addresses, ca: None, identity: None, token: None, terms, keepalive: KEEPALIVE }
+        Self { addresses, ca: None, identity: None, token: None, terms: TERMS, keepalive: KEEPALIVE }
     }
 
     /// A PEM file of trusted certificates, replacing the system's.

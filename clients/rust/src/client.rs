@@ -108,9 +108,10 @@ impl Client {
     }
 
     /// Topics with names near a text, nearest first: they differ in case or a few letters, or a word of the name begins
-    /// with it.
+    /// with it. At most a page.
     pub async fn topics_near(&self, text: &str) -> Result<Vec<Topic>, Error> {
-        let request = ListTopicsRequest { near: text.to_owned(), ..ListTopicsRequest::default() };
+        let (page_size, near) = (self.page_size()?, text.to_owned());
+        let request = ListTopicsRequest { page_size, near, ..ListTopicsRequest::default() };
         Ok(self.topics_page(request).await?.topics)
     }
 

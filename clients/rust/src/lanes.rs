@@ -14,6 +14,7 @@ use crate::{
     wire::{
         bookstore::{admin_client::AdminClient, book_store_client::BookStoreClient},
         kv::{key_range_service_client::KeyRangeServiceClient, key_value_service_client::KeyValueServiceClient},
+        quire::operator_client::OperatorClient,
     },
 };
 
@@ -22,6 +23,7 @@ pub(crate) struct Lane {
     channel: Channel,
     pub(crate) store: BookStoreClient,
     pub(crate) admin: AdminClient,
+    pub(crate) operator: OperatorClient,
     pub(crate) values: KeyValueServiceClient,
     pub(crate) range: KeyRangeServiceClient,
 }
@@ -31,6 +33,7 @@ impl Lane {
         Self {
             store: BookStoreClient::new(channel.clone()),
             admin: AdminClient::new(channel.clone()),
+            operator: OperatorClient::new(channel.clone()),
             values: KeyValueServiceClient::new(channel.clone()),
             range: KeyRangeServiceClient::new(channel.clone()),
             channel,

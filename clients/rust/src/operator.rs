@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::stream;
 use quire_rpc::Streaming;
 
 use crate::{
@@ -10,7 +13,17 @@ use crate::{
     error::Error,
     items::Items,
     store::{Book, Cents, check_id},
-    wire::bookstore::{ListRequest, LogEntry, LogRequest, RestockRequest, TailLogRequest, UpdatePriceRequest},
+    wire::{
+        bookstore::{
+            AddBookReply, AddBookRequest, EditBookReply, EditBookRequest, ImportReply, ImportRequest, ListRequest,
+            LogEntry, LogRequest, RestockReply, RestockRequest, SalesReply, SalesRequest, TailLogRequest,
+            UpdatePriceRequest,
+        },
+        quire::{
+            BackupChunk, BackupRequest, CutConnectionReply, CutConnectionRequest, ListConnectionsReply,
+            ListConnectionsRequest,
+        },
+    },
 };
 
 /// Interface for operators, from [`Client::operator`].
@@ -20,9 +33,12 @@ pub struct Operator {
 }
 
 impl Client {
-    /// Interface for operators, over the same connections.
-    pub fn operator(&self, token: &str) -> Result<Operator, Error> {
-        let lanes = Arc::new(self.lanes.with_token(token)?);
+    /// Interface for operators, over the same connections; `None` for a client that sends a token already, or needs none.
+    pub fn operator<'a>(&self, token: impl Into<Option<&'a str>>) -> Result<Operator, Error> {
+        let lanes = match token.into() {
+            Some(token) => Arc::new(self.lanes.with_token(token)?),
+            None => Arc::clone(&self.lanes),
+        };
         Ok(Operator { client: Self { lanes, ..self.clone() } })
     }
 }
@@ -42,8 +58,17 @@ pub struct PriceChange {
 impl Operator {
     /// All books, ordered by id.
     pub fn list(&self) -> Items<Book> {
+        self.list_from(String::new())
+    }
+
+    /// Books with higher ids than this one, ordered by id.
+    pub fn list_after(&self, id: i32) -> Items<Book> {
+        self.list_from(if id > 0 { id.to_string() } else { String::new() })
+    }
+
+    fn list_from(&self, page_token: String) -> Items<Book> {
         let client = self.client.clone();
-        Items::of_pages(String::new(), move |page_token| {
+        Items::of_pages(page_token, move |page_token| {
             let client = client.clone();
             async move {
                 let request = ListRequest { page_size: client.page_size()?, page_token };
@@ -62,6 +87,41 @@ impl Operator {
         Ok(ask(lanes, terms, WRITE, |lane, by| lane.admin.restock(within(request, by))).await?.books_raised)
     }
 
+    /// Restocks one book with fewer copies to `amount`, 20 by default.
+    pub async fn restock_book(&self, id: i32, amount: impl Into<Option<i32>>) -> Result<RestockReply, Error> {
+        check_id(id)?;
+        let request = RestockRequest { amount: amount.into(), id: Some(id) };
+        let Client { lanes, terms, .. } = &self.client;
+        ask(lanes, terms, WRITE, |lane, by| lane.admin.restock(within(request, by))).await
+    }
+
+    /// Adds a book.
+    pub async fn add_book(&self, book: AddBookRequest) -> Result<AddBookReply, Error> {
+        let Client { lanes, terms, .. } = &self.client;
+        ask(lanes, terms, WRITE, |lane, by| lane.admin.add_book(within(book.clone(), by))).await
+    }
+
+    /// Changes a book; what is absent stays as it is.
+    pub async fn edit_book(&self, edit: EditBookRequest) -> Result<EditBookReply, Error> {
+        check_id(edit.id)?;
+        let Client { lanes, terms, .. } = &self.client;
+        ask(lanes, terms, WRITE, |lane, by| lane.admin.edit_book(within(edit.clone(), by))).await
+    }
+
+    /// Compares a CSV file with the catalogue; with `apply` adds and changes books accordingly.
+    pub async fn import(&self, csv: Bytes, apply: bool) -> Result<ImportReply, Error> {
+        let Client { lanes, terms, .. } = &self.client;
+        let plan = if apply { WRITE } else { READ };
+        ask(lanes, terms, plan, |lane, by| lane.admin.import(within(pieces(csv.clone(), apply), by))).await
+    }
+
+    /// Sales as chosen, and their sum.
+    pub async fn sales(&self, request: SalesRequest) -> Result<Items<SalesReply>, Error> {
+        let Client { lanes, terms, .. } = &self.client;
+        let rows: Streaming<_> = ask(lanes, terms, READ, |lane, by| lane.admin.sales(within(request, by))).await?;
+        Ok(Items::of_stream(rows, |reply| reply))
+    }
+
     /// Changes a book's price; none if there is no such book.
     pub async fn update_price(&self, id: i32, price: Cents) -> Result<Option<PriceChange>, Error> {
         check_id(id)?;
@@ -77,11 +137,16 @@ impl Operator {
 
     /// The transaction log, newest first.
     pub fn log(&self) -> Items<LogEntry> {
+        self.log_of(LogRequest::default())
+    }
+
+    /// Chosen entries of the transaction log, newest first.
+    pub fn log_of(&self, filter: LogRequest) -> Items<LogEntry> {
         let client = self.client.clone();
         Items::of_pages(String::new(), move |page_token| {
-            let client = client.clone();
+            let (client, filter) = (client.clone(), filter.clone());
             async move {
-                let request = LogRequest { page_size: client.page_size()?, page_token, ..LogRequest::default() };
+                let request = LogRequest { page_size: client.page_size()?, page_token, ..filter };
                 let page =
                     ask(&client.lanes, &client.terms, READ, |lane, by| lane.admin.log(within(request.clone(), by)))
                         .await?;
@@ -98,4 +163,38 @@ impl Operator {
             ask(lanes, terms, WATCH, |lane, by| lane.admin.tail_log(within(request, by))).await?;
         Ok(Items::of_stream(entries, |entry| entry))
     }
+
+    /// The open connections, at most `most` of them, those that moved most bytes first.
+    pub async fn connections(&self, most: u32) -> Result<ListConnectionsReply, Error> {
+        let request = ListConnectionsRequest { page_size: most };
+        let Client { lanes, terms, .. } = &self.client;
+        ask(lanes, terms, READ, |lane, by| lane.operator.list_connections(within(request, by))).await
+    }
+
+    /// Ends a connection with its calls.
+    pub async fn cut_connection(&self, id: u64) -> Result<CutConnectionReply, Error> {
+        let Client { lanes, terms, .. } = &self.client;
+        let request = CutConnectionRequest { id };
+        ask(lanes, terms, WRITE, |lane, by| lane.operator.cut_connection(within(request, by))).await
+    }
+
+    /// A backup of the server's data folder, made now; whole only if its last piece says so.
+    pub async fn backup(&self) -> Result<Items<BackupChunk>, Error> {
+        let Client { lanes, terms, .. } = &self.client;
+        let pieces: Streaming<_> =
+            ask(lanes, terms, WATCH, |lane, by| lane.operator.backup(within(BackupRequest {}, by))).await?;
+        Ok(Items::of_stream(pieces, |piece| piece))
+    }
+}
+
+/// Bytes of a file in one message.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The messages of an import; an empty file is one, too.
+fn pieces(csv: Bytes, apply: bool) -> impl Stream<Item = ImportRequest> + Send {
+    let starts = (0..csv.len().max(1)).step_by(PIECE_BYTES);
+    stream::iter(starts.map(move |start| {
+        let piece = csv.slice(start..csv.len().min(start + PIECE_BYTES));
+        ImportRequest { apply, csv: piece }
+    }))
 }

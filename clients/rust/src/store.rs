@@ -30,6 +30,8 @@ pub struct Book {
     pub stock: i32,
     /// The price of a copy.
     pub price: Cents,
+    /// False for a book that shoppers neither find nor buy.
+    pub listed: bool,
 }
 
 impl From<wire::Book> for Book {
@@ -37,7 +39,14 @@ impl From<wire::Book> for Book {
         // A server without cents only sends the fraction.
         #[expect(clippy::cast_possible_truncation, reason = "a conversion that saturates is right for any fraction")]
         let price = if book.price_cents == 0 { (book.price * 100.0).round() as i64 } else { book.price_cents };
-        Self { id: book.id, title: book.title, topic: book.topic, stock: book.stock, price: Cents(price) }
+        Self {
+            id: book.id,
+            title: book.title,
+            topic: book.topic,
+            stock: book.stock,
+            price: Cents(price),
+            listed: !book.delisted,
+        }
     }
 }
 

@@ -9,3 +9,8 @@ pub mod bookstore {
 pub mod kv {
     quire_rpc::include_proto!("io.grpc");
 }
+
+/// The server itself, for its operators.
+pub mod quire {
+    quire_rpc::include_proto!("quire");
+}

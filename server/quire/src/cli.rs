@@ -1,5 +1,7 @@
 //! The command line: flags and their help, nothing else.
 
+mod verbs;
+
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::bail;
@@ -7,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hosting::time;
 use quire_client::cli::Connection;
 
+pub(crate) use self::verbs::{By, COMMANDS, Choice, VerbArgs, VerbLine};
 use crate::services::SERVICES;
 
 const TRUSTED: &str =
@@ -29,6 +32,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Buys books: one command as arguments, or a prompt; see quire client --help
     Client(ClientArgs),
+    /// Runs the shop: books, log, sales, connections; one command as arguments, or a prompt
+    Admin(AdminArgs),
     /// Reads and writes the key-value service
     Kv(KvArgs),
     /// Runs chains of tasks on a server, each task with the last reply as its seed, and reports the time
@@ -37,7 +42,7 @@ pub(crate) enum Command {
     Game(GameArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
-    /// Writes every book of the store as CSV (id,title,topic,stock,price), which import reads
+    /// Writes the books of the store as CSV, which import reads; or the log, or the sales
     Export(ExportArgs),
     /// Writes the data folder's contents to one file, also while a server sells from it
     Backup(BackupArgs),
@@ -191,7 +196,7 @@ pub(crate) enum TokenCommand {
     },
 }
 
-/// Connection and output of `quire kv`; the flags are those of `quire client`.
+/// Connection and output of `quire kv` and `quire admin`; the flags are those of `quire client`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArgs {
     /// Print answers as JSON, one a line
@@ -283,6 +288,15 @@ pub(crate) struct KvArgs {
     pub words: Vec<String>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = verbs::help())]
+pub(crate) struct AdminArgs {
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    #[command(flatten)]
+    pub verb: VerbArgs,
+}
+
 /// Credentials and TLS for a server that requires them.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
@@ -360,11 +374,18 @@ pub(crate) enum GameTransport {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct ImportArgs {
     /// The file, with the header id,title,topic,stock,price; - is standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Change books that exist, too: says first what it would add, change and leave; a server may run meanwhile
+    #[arg(long, conflicts_with = "no_sample")]
+    pub update: bool,
+    /// Update without asking; without it, off a terminal nothing is changed
+    #[arg(long, requires = "update")]
+    pub yes: bool,
     /// Report bad rows and leave them out, instead of importing nothing
     #[arg(long)]
     pub skip_bad: bool,
@@ -373,11 +394,29 @@ pub(crate) struct ImportArgs {
     pub no_sample: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Exported {
+    /// The catalogue, which import reads
+    Books,
+    /// The transaction log, newest first
+    Log,
+    /// Sales by day and book
+    Sales,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
+    /// What to write
+    #[arg(value_enum, default_value = "books")]
+    pub what: Exported,
+    #[command(flatten)]
+    pub choice: Choice,
     /// The file to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the log or sales as JSON, an object a line
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub config: ConfigArgs,
 }

@@ -28,10 +28,13 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::command(&args),
         // It parses its own arguments.
         cli::Command::Client(_) => Ok(quire_client::cli::run("quire client", env::args_os().skip(2))),
+        cli::Command::Admin(args) => Ok(commands::admin::command(&args)),
         cli::Command::Kv(args) => Ok(commands::kv::command(&args)),
         cli::Command::Tasks(args) => commands::tasks::command(&args),
         cli::Command::Game(args) => Ok(commands::game::command(&args)),
+        cli::Command::Import(args) if args.update => commands::admin::import(&args),
         cli::Command::Import(args) => commands::data::import(&args),
+        cli::Command::Export(args) if args.what != cli::Exported::Books => commands::admin::export(&args),
         cli::Command::Export(args) => commands::data::export(&args),
         cli::Command::Migrate(args) => commands::data::migrate(&args),
         cli::Command::Backup(args) => commands::backup::backup(&args),

@@ -135,7 +135,7 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
         cors,
         compression: config.compression,
         threads: config.threads,
-        operate,
+        operate: operate.clone(),
         backup,
     };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
@@ -146,7 +146,7 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
     let counting = tokio::spawn(telemetry::show_left_out());
     let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, auth)));
     let reason = tokio::select! {
-        reason = shutdown_requested(&services, &mut signals) => reason,
+        reason = shutdown_requested(&services, operate, &mut signals) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     telemetry::take_terminal_back();
@@ -217,8 +217,8 @@ fn files(services: &Services, certificate: Option<Arc<Certificate>>, auth: AuthP
 }
 
 /// Waits for a stop request from a signal, the console or a service; returns its reason.
-async fn shutdown_requested(services: &Services, signals: &mut Stop) -> &'static str {
-    let console = console::start(services);
+async fn shutdown_requested(services: &Services, operate: Operate, signals: &mut Stop) -> &'static str {
+    let console = console::start(services, operate);
     let left = async {
         // A console that ended without a stop command (the end of a pipe) leaves the server running.
         if console.await.is_err() {

@@ -61,10 +61,15 @@ fn escaped(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     out.into()
 }
 
+/// True if this process both reads from a terminal and writes to one.
+pub fn is_terminal() -> bool {
+    stdin().is_terminal() && stdout().is_terminal()
+}
+
 /// Rows and columns of the terminal that this process both reads from and writes to; `None` without such a terminal or
 /// if its size is unknown.
 pub fn size() -> Option<(usize, usize)> {
-    if !(stdin().is_terminal() && stdout().is_terminal()) {
+    if !is_terminal() {
         return None;
     }
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;

@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     env, fs,
-    io::{self, BufRead, IsTerminal, Read, Write as _},
+    io::{self, BufRead, Read, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -66,7 +66,7 @@ pub enum Line {
 impl Shell {
     /// Opens standard input: a terminal, a pipe or a file. `name` names the history file.
     pub fn open(prompt: &str, commands: &'static [Help], name: &str, arguments: Arguments) -> io::Result<Self> {
-        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        if !screen::is_terminal() {
             return Ok(Self(Source::Pipe(io::BufReader::new(io::stdin()))));
         }
         let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?.build();

@@ -9,15 +9,16 @@ mod command;
 mod connection;
 mod exit;
 mod fault;
+mod prompt;
 mod seen;
 
-use std::{cell::RefCell, ffi::OsString, future::pending, io, io::Write as _, process::ExitCode, rc::Rc, thread};
+use std::{cell::RefCell, ffi::OsString, io, io::Write as _, process::ExitCode, rc::Rc};
 
 use quire_terminal::{
     pager, screen,
-    shell::{self, Line, Shell},
+    shell::{self, Shell},
 };
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 
 use self::{
     args::{Args, Wanted},
@@ -29,6 +30,7 @@ use self::{
 pub use connection::{Connection, TIME, split, time};
 pub use exit::Exit;
 pub use fault::{fault_json, fault_text, quoted};
+pub use prompt::{End, Next, connections, converse};
 
 /// Output of `--help`.
 const HELP: &str = include_str!("help.txt");
@@ -73,21 +75,13 @@ fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit
     }
 }
 
-/// A runtime on its own thread, so that connections are read while a prompt waits for its user.
-fn connections() -> io::Result<Handle> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
-    thread::Builder::new().name("connections".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
-    Ok(handle)
-}
-
 struct Client {
     json: bool,
     runtime: Handle,
     calls: Calls,
 }
 
-/// Reads commands until `exit`; the exit code is the worst of theirs, so that scripts miss no failure.
+/// Reads commands until `exit`; the exit code is the worst of theirs.
 fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> {
     let asking = Rc::clone(client);
     let complete = move |command: &str, typed: &str| {
@@ -98,30 +92,18 @@ fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> 
     };
     let failed = |error: io::Error| error.to_string();
     let mut shell = Shell::open("quire client> ", &COMMANDS, "client", Box::new(complete)).map_err(failed)?;
-    let mut worst = Exit::Done;
-    loop {
-        let parsed = match shell.read().map_err(failed)? {
-            Line::Words(words) if words.is_empty() => continue,
-            Line::Words(words) => Command::parse(&words.iter().map(String::as_str).collect::<Vec<_>>()),
-            Line::Unusable(reason) => Err(reason),
-            Line::PipeEnded | Line::Left => return Ok(worst),
-        };
-        let exit = match parsed {
-            Ok(Command::Exit) => return Ok(worst),
+    let run = |words: &[&str]| {
+        let exit = match Command::parse(words) {
+            Ok(Command::Exit) => return Next::Leave,
             Ok(command) => client.run(&command),
             Err(reason) => {
                 complain(&screen::line(&reason));
                 Exit::Usage
             }
         };
-        worst = worst.max(exit);
-        if client.calls.was_interrupted() {
-            if !shell.is_terminal() {
-                return Ok(worst);
-            }
-            shell.drop_pasted();
-        }
-    }
+        if client.calls.was_interrupted() { Next::Interrupted(exit) } else { Next::Line(exit) }
+    };
+    Ok(converse(&mut shell, run, complain).map_err(failed)?.0)
 }
 
 impl Client {

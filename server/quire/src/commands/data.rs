@@ -15,6 +15,7 @@ use bookstore::{
     BookstoreService, exchange,
     store::{self, Migrated},
 };
+use tempfile::NamedTempFile;
 
 use crate::{
     cli::{ExportArgs, Generate, ImportArgs, MigrateArgs},
@@ -53,6 +54,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 /// `quire export`.
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let config = Config::of_tool(&args.config)?;
+    ensure!(!args.json, "--json is for export log and export sales; books are CSV");
     let path = config.data.join(bookstore::FILE_NAME);
     let shown = Progress::default().unless(args.out.is_none() && io::stdout().is_terminal());
     shown.begin("exporting");
@@ -65,32 +67,57 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             &mut progress,
         )
     };
-    // A pipe or a device is written directly; a file is renamed into place when complete.
-    let file = args.out.as_deref().filter(|path| !path.exists() || path.is_file());
-    let exported = match (file, &args.out) {
-        (Some(file), _) => {
-            let cannot = || format!("cannot write {}", file.display());
-            let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            // Masked by the umask, as for any new file.
-            let made = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder);
-            let mut whole = made.with_context(cannot)?;
-            let exported = export(whole.as_file_mut())?;
-            whole.as_file().sync_all().with_context(cannot)?;
-            whole.persist(file).map_err(|error| error.error).with_context(cannot)?;
-            exported
+    let mut output = Output::open(args.out.as_deref())?;
+    let exported = match export(output.writer()) {
+        Err(exchange::ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return Ok(ExitCode::SUCCESS);
         }
-        (None, out) => match export(&mut place(out.as_deref())?) {
-            Err(exchange::ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(ExitCode::SUCCESS);
-            }
-            exported => exported?,
-        },
+        exported => exported?,
     };
+    let file = output.finish()?;
     drop(shown);
     if let Some(file) = file {
         writeln!(io::stdout(), "{exported} books exported to {}", file.display())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where an export is written: a pipe or a device directly, a file under a name of its own until it is complete.
+pub(crate) enum Output<'a> {
+    Open(Box<dyn Write>),
+    Whole(NamedTempFile, &'a Path),
+}
+
+impl<'a> Output<'a> {
+    /// Opens the file, or standard output.
+    pub(crate) fn open(out: Option<&'a Path>) -> anyhow::Result<Self> {
+        let Some(file) = out.filter(|path| !path.exists() || path.is_file()) else {
+            return Ok(Self::Open(place(out)?));
+        };
+        let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Masked by the umask, as for any new file.
+        let made = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder);
+        Ok(Self::Whole(made.with_context(|| cannot_write(file))?, file))
+    }
+
+    pub(crate) fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Open(out) => out,
+            Self::Whole(file, _) => file.as_file_mut(),
+        }
+    }
+
+    /// Gives a complete file its name, and returns that.
+    pub(crate) fn finish(self) -> anyhow::Result<Option<&'a Path>> {
+        let Self::Whole(whole, file) = self else { return Ok(None) };
+        whole.as_file().sync_all().with_context(|| cannot_write(file))?;
+        whole.persist(file).map_err(|error| error.error).with_context(|| cannot_write(file))?;
+        Ok(Some(file))
+    }
+}
+
+fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}", file.display())
 }
 
 /// `quire migrate`.
@@ -199,6 +226,6 @@ pub(crate) fn generate(what: &Generate) -> anyhow::Result<ExitCode> {
 /// Opens the file, or standard output.
 fn place(out: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     let Some(path) = out else { return Ok(Box::new(io::stdout().lock())) };
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = File::create(path).with_context(|| cannot_write(path))?;
     Ok(Box::new(file))
 }

@@ -1,5 +1,6 @@
 //! The commands besides `serve`, and what those that connect share: TLS, and errors with their meaning.
 
+pub(crate) mod admin;
 pub(crate) mod backup;
 pub(crate) mod data;
 pub(crate) mod game;

@@ -4,6 +4,7 @@
 mod counts;
 mod doors;
 mod health;
+pub(crate) mod local;
 mod observer;
 pub(crate) mod tls;
 

@@ -143,9 +143,18 @@ impl Server {
 
     /// Runs a command of the client against it.
     pub(crate) fn client(&self, arguments: &[&str], input: &str) -> Output {
+        self.command("client", arguments, input)
+    }
+
+    /// Runs an operator's command against it.
+    pub(crate) fn operate(&self, arguments: &[&str], input: &str) -> Output {
+        self.command("admin", arguments, input)
+    }
+
+    fn command(&self, program: &str, arguments: &[&str], input: &str) -> Output {
         let address = self.address.to_string();
         let (flags, words) = arguments.split_at(arguments.iter().take_while(|word| word.starts_with("--")).count());
-        run(&std::env::temp_dir(), &[&["client"], flags, &[&address], words].concat(), input)
+        run(&std::env::temp_dir(), &[&[program], flags, &[&address], words].concat(), input)
     }
 
     /// Types a command into its console and returns the output up to `last`.

@@ -61,11 +61,11 @@ async fn log_shows_recent_transactions_newest_last() {
     server.shop().buy(one(BOOK)).await.expect("an answer");
     server.console("update 12365 31.5", "costs");
     let table = server.console("log", "31.50");
-    assert_eq!(heads(&table), ["number", "time", "what", "book", "quantity", "before", "after"]);
+    assert_eq!(heads(&table), ["number", "time", "what", "book", "quantity", "before", "after", "by"]);
     let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
     let (sale, price) = (&rows[rows.len() - 2], &rows[rows.len() - 1]);
     assert_eq!((sale[0], &sale[2..]), ("5", ["purchase", "12365", "1", "1000", "999"].as_slice()));
-    assert_eq!((price[0], &price[2..]), ("6", ["price", "12365", "29.99", "31.50"].as_slice()));
+    assert_eq!((price[0], &price[2..]), ("6", ["price", "12365", "29.99", "31.50", "console"].as_slice()));
     assert!(sale[1].ends_with('Z') && sale[1].contains('T'), "a time: {sale:?}");
 }
 
@@ -101,7 +101,7 @@ fn a_line_that_is_no_command_is_answered_in_one_line_and_the_server_goes_on() {
         ("sell 1", "there is no command 'sell'; help lists them".to_owned()),
         ("list all", "usage: list".to_owned()),
         ("update 12365", "usage: update <id> <price>".to_owned()),
-        ("restock 1 2", "usage: restock [amount]".to_owned()),
+        ("restock 1 2 3", "usage: restock [amount] | <id> <amount>".to_owned()),
         ("restock many", format!("amount is 'many'; {amount}")),
         ("restock -1", format!("amount is '-1'; {amount}")),
         ("restock 2147483648", format!("amount is '2147483648'; {amount}")),

@@ -5,6 +5,7 @@
 mod common;
 
 mod admin;
+mod admin_program;
 mod backup;
 mod bad_calls;
 mod bad_starts;

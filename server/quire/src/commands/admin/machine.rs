@@ -1,0 +1,53 @@
+//! Commands on the server itself.
+
+use std::{fs::File, io::Write as _, path::Path};
+
+use anyhow::{Context as _, ensure};
+use quire_client::cli::Exit;
+use quire_terminal::pager::Pager;
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use super::{
+    desk::{Desk, write_line},
+    show,
+};
+
+impl Desk {
+    pub(super) async fn connections(&self, most: u32, out: &mut Pager) -> anyhow::Result<()> {
+        let reply = self.operator.connections(most).await?;
+        self.write(out, &reply.connections, show::connection, show::connections)?;
+        let left = reply.total.saturating_sub(reply.connections.len() as u64);
+        if left > 0 && !self.connection.json { write_line(out, &format!("and {left} more")) } else { Ok(()) }
+    }
+
+    pub(super) async fn cut(&self, connection: u64, out: &mut Pager) -> anyhow::Result<Exit> {
+        let reply = self.operator.cut_connection(connection).await?;
+        if reply.success {
+            self.done(out, &format!("connection {connection} was cut"), json!({ "id": connection }))
+        } else {
+            self.refused(out, &reply.message)
+        }
+    }
+
+    /// Writes a backup that the server makes now to a file that only its owner can read.
+    pub(super) async fn backup(&self, file: &Path, force: bool, out: &mut Pager) -> anyhow::Result<Exit> {
+        ensure!(force || !file.exists(), "{} exists; name another file, or replace it with --force", file.display());
+        let cannot = || format!("cannot write {}", file.display());
+        let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut whole = NamedTempFile::new_in(folder).with_context(cannot)?;
+        let (mut pieces, mut bytes, mut is_whole) = (self.patient.backup().await?, 0, false);
+        while let Some(piece) = pieces.try_next().await? {
+            whole.write_all(&piece.data).with_context(cannot)?;
+            bytes += piece.data.len();
+            is_whole = piece.last;
+        }
+        ensure!(is_whole, "the server's backup ended before it was whole; nothing was written");
+        whole.as_file().sync_all().with_context(cannot)?;
+        let named = if force { whole.persist(file) } else { whole.persist_noclobber(file) };
+        named.map_err(|error| error.error).with_context(cannot)?;
+        File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;
+        let text = format!("{} holds {bytes} bytes; quire restore checks and restores it", file.display());
+        self.done(out, &text, json!({ "bytes": bytes, "file": file.display().to_string() }))
+    }
+}

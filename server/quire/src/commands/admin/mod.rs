@@ -1,0 +1,102 @@
+//! `quire admin`: the operator's commands, once or at a prompt. The console of `quire serve` is the same program over a
+//! channel within its process.
+
+mod books;
+mod desk;
+mod history;
+mod machine;
+mod show;
+mod store;
+mod terminal;
+mod verb;
+
+use std::{io, process::ExitCode, rc::Rc};
+
+use clap::Parser as _;
+use quire_client::{
+    Client,
+    cli::{Connection, End, Exit, Next, connections, converse, split},
+};
+use quire_terminal::{screen, shell::Shell};
+use tokio::runtime::Handle;
+
+use self::{desk::Desk, verb::Verb};
+use crate::{
+    cli::{AdminArgs, COMMANDS, VerbLine},
+    telemetry,
+};
+
+pub(crate) use self::store::{export, import};
+
+/// `quire admin`.
+pub(crate) fn command(args: &AdminArgs) -> ExitCode {
+    let exit = run(args).unwrap_or_else(|error| {
+        eprintln!("quire: {}", screen::line(&format!("{error:#}")));
+        Exit::Usage
+    });
+    exit.into()
+}
+
+/// Errors are usage errors.
+fn run(args: &AdminArgs) -> anyhow::Result<Exit> {
+    let (address, words) = split(&args.verb.words, verb::is_command);
+    let verb = if words.is_empty() { None } else { Some(Verb::parse(&words, &args.verb)?) };
+    let runtime = connections()?;
+    let connection = Connection::from(&args.connection);
+    let client = {
+        let _context = runtime.enter();
+        connection.client(address)?
+    };
+    let desk = Desk::new(client, connection, address, runtime)?;
+    match verb {
+        Some(verb) => Ok(desk.run(&verb)),
+        None => Ok(prompt(desk, "quire admin> ", "admin", |_| ())?.0),
+    }
+}
+
+/// The console of a server in this process: a prompt until its input ends or the operator leaves.
+pub(crate) fn console(client: Client, runtime: Handle) -> anyhow::Result<End> {
+    let mut desk = Desk::new(client, Connection::default(), "the server", runtime)?;
+    desk.is_console = true;
+    let share = |shell: &mut Shell| {
+        if let Some(printer) = shell.printer() {
+            telemetry::share_terminal(printer);
+        }
+    };
+    Ok(prompt(desk, "quire> ", "console", share)?.1)
+}
+
+fn prompt(mut desk: Desk, prompt: &str, history: &str, open: impl FnOnce(&mut Shell)) -> io::Result<(Exit, End)> {
+    desk.is_prompt = true;
+    let desk = Rc::new(desk);
+    let asking = Rc::clone(&desk);
+    let complete = move |command: &str, typed: &str| asking.runtime.block_on(asking.complete(command, typed));
+    let mut shell = Shell::open(prompt, &COMMANDS, history, Box::new(complete))?;
+    open(&mut shell);
+    let run = |words: &[&str]| {
+        let exit = match parse(words) {
+            Ok(Verb::Exit) => return Next::Leave,
+            Ok(verb) => {
+                desk.log_change(&verb, words);
+                desk.run(&verb)
+            }
+            Err(error) => {
+                desk.complain(&format!("{error:#}"));
+                Exit::Usage
+            }
+        };
+        if desk.is_interrupted.take() { Next::Interrupted(exit) } else { Next::Line(exit) }
+    };
+    converse(&mut shell, run, |text| desk.complain(text))
+}
+
+/// Parses a line of a prompt.
+fn parse(words: &[&str]) -> anyhow::Result<Verb> {
+    let line = VerbLine::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        anyhow::anyhow!("{}; help lists the commands", first.strip_prefix("error: ").unwrap_or(first))
+    })?;
+    let words: Vec<&str> = line.verb.words.iter().map(String::as_str).collect();
+    Verb::parse(&words, &line.verb)
+}
