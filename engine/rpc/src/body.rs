@@ -1,17 +1,20 @@
-//! Bodies of HTTP requests and responses as one type, over either version of HTTP or from another library.
+//! Bodies of HTTP requests and responses as one type, over either version of HTTP or from another library, and tower
+//! services of them, type-erased.
 //!
 //! Implements: RFC 9110 section 6.4 (content), over RFC 9112 and RFC 9113.
 
 use std::any::Any;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use tower_service::Service;
 
-use crate::inbox::Inbox;
+use crate::message::inbox::Inbox;
 
 /// Any error of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -186,5 +189,37 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.0.size_hint()
+    }
+}
+
+/// Future of a response.
+pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Result<http::Response<Body>, BoxError>> + Send>>;
+
+/// A type-erased tower service.
+pub(crate) trait HttpService: Send + Sync {
+    fn call(&self, request: http::Request<Body>) -> ResponseFuture;
+}
+
+/// Request extension: a connection already counts the call.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted;
+
+pub(crate) struct ErasedService<S>(pub(crate) S);
+
+impl<S, B> HttpService for ErasedService<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    fn call(&self, request: http::Request<Body>) -> ResponseFuture {
+        let mut service = self.0.clone();
+        Box::pin(async move {
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+            let response = service.call(request).await.map_err(Into::into)?;
+            Ok(response.map(Body::new))
+        })
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::Extensions;
 use tokio::time::Instant;
 
-use crate::compression::{Accepted, Budget, Encoding};
+use crate::message::compression::{Accepted, Budget, Encoding};
 use crate::metadata::Metadata;
 use crate::protocol::Codec;
 #[cfg(feature = "server")]

@@ -1,6 +1,6 @@
 //! Access to private modules for the fuzz targets; not part of the public interface.
 
-use crate::message::Assembler;
+use crate::message::framing::Assembler;
 
 /// Framing of messages in a body.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub enum Framing {
     /// Envelopes in base64.
     Text,
     /// The body is the message.
-    Whole,
+    Complete,
 }
 
 /// Messages of a body fed in pieces of `piece_bytes`, each with its compressed flag; or the error.
@@ -21,9 +21,9 @@ pub fn messages(
     message_bytes_max: usize,
 ) -> Result<Vec<(bool, Vec<u8>)>, String> {
     let mut assembler = Assembler::of(match framing {
-        Framing::Envelopes => crate::message::Framing::Envelopes,
-        Framing::Text => crate::message::Framing::Text,
-        Framing::Whole => crate::message::Framing::Whole,
+        Framing::Envelopes => crate::message::framing::Framing::Envelopes,
+        Framing::Text => crate::message::framing::Framing::Text,
+        Framing::Complete => crate::message::framing::Framing::Complete,
     });
     let mut messages = Vec::new();
     for mut piece in body.chunks(piece_bytes.max(1)) {
@@ -31,6 +31,6 @@ pub fn messages(
             messages.push((framed.compressed, framed.bytes.as_slice().to_vec()));
         }
     }
-    messages.extend(assembler.whole().map(|whole| (false, whole.to_vec())));
+    messages.extend(assembler.take_complete().map(|whole| (false, whole.to_vec())));
     if assembler.is_empty() { Ok(messages) } else { Err("the body ends inside a message".to_owned()) }
 }

@@ -16,59 +16,6 @@
 
 extern crate self as quire_rpc;
 
-#[cfg(any(feature = "server", feature = "tower"))]
-mod body;
-#[cfg(feature = "client")]
-pub mod client;
-mod codec;
-mod compression;
-mod details;
-mod envelope;
-#[doc(hidden)]
-pub mod fuzzing;
-#[cfg(feature = "health")]
-pub mod health;
-#[cfg(any(feature = "server", feature = "tower"))]
-mod http_service;
-mod inbox;
-mod interceptor;
-mod io;
-mod message;
-mod metadata;
-mod protocol;
-#[cfg(feature = "reflection")]
-mod reflection;
-#[cfg(feature = "server")]
-pub mod server;
-mod status;
-mod streaming;
-mod text;
-mod timeout;
-mod transcode;
-mod unfold;
-mod wake;
-
-#[cfg(any(feature = "server", feature = "tower"))]
-pub use body::{Body, BoxError};
-pub use codec::{Decode, Encode, Encoded, Ignored, Payload};
-pub use compression::Encoding;
-pub use details::Details;
-pub use envelope::{Peer, Request, Response};
-pub use futures_core::Stream;
-pub use interceptor::{Interceptor, Until};
-pub use metadata::{Metadata, MetadataError};
-pub use prost;
-pub use prost_types;
-pub use quire_http2 as http2;
-pub use quire_json::wire;
-#[cfg(feature = "server")]
-pub use server::{Limits, Server};
-pub use status::{Code, Reach, Status};
-pub use streaming::Streaming;
-#[cfg(feature = "tls")]
-pub use tokio_rustls::rustls;
-pub use unfold::{Unfold, unfold};
-
 /// Includes the code that `quire_rpc_build` generated from a package in the calling module: messages, services,
 /// clients, and the contracts as `DESCRIPTORS`. The name of a contract without a package is empty.
 ///
@@ -88,15 +35,44 @@ macro_rules! include_proto {
     };
 }
 
-/// Generated from `proto/`.
-mod proto {
-    #[cfg(feature = "health")]
-    pub(crate) mod health {
-        include_proto!("grpc.health.v1");
-    }
+#[cfg(any(feature = "server", feature = "tower"))]
+mod body;
+#[cfg(feature = "client")]
+pub mod client;
+mod envelope;
+#[doc(hidden)]
+pub mod fuzzing;
+mod interceptor;
+mod io;
+mod message;
+mod metadata;
+mod protocol;
+#[cfg(feature = "server")]
+pub mod server;
+mod services;
+mod status;
+mod timeout;
+mod unfold;
+mod wake;
 
-    #[cfg(feature = "reflection")]
-    pub(crate) mod reflection {
-        include_proto!("grpc.reflection.v1");
-    }
-}
+#[cfg(any(feature = "server", feature = "tower"))]
+pub use body::{Body, BoxError};
+pub use envelope::{Peer, Request, Response};
+pub use futures_core::Stream;
+pub use interceptor::{Interceptor, Until};
+pub use message::codec::{Decode, Encode, Encoded, Ignored, Payload};
+pub use message::compression::Encoding;
+pub use message::streaming::Streaming;
+pub use metadata::{Metadata, MetadataError};
+pub use prost;
+pub use prost_types;
+pub use quire_http2 as http2;
+pub use quire_json::wire;
+#[cfg(feature = "server")]
+pub use server::{Limits, Server};
+#[cfg(feature = "health")]
+pub use services::health;
+pub use status::{Code, Details, Reach, Status};
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
+pub use unfold::{Unfold, unfold};

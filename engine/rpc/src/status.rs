@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
+use prost_types::Any;
 use quire_http2::ErrorCode;
 
 use crate::metadata::{Metadata, MetadataError};
@@ -280,6 +281,20 @@ pub(crate) fn encode_message(message: &str) -> Cow<'_, str> {
 /// Percent-decodes a message; invalid escapes are kept.
 pub(crate) fn decode_message(value: &[u8]) -> String {
     percent_decode(value).decode_utf8_lossy().into_owned()
+}
+
+/// An error with its details (`google.rpc.Status`, the "richer error model" of gRPC). A [`Status`](crate::Status) carries it encoded.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Details {
+    /// The code's number.
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    /// Message for people.
+    #[prost(string, tag = "2")]
+    pub message: String,
+    /// Details for machines: `google.rpc.BadRequest`, `google.rpc.RetryInfo` and the service's own messages.
+    #[prost(message, repeated, tag = "3")]
+    pub details: Vec<Any>,
 }
 
 #[cfg(test)]

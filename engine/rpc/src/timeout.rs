@@ -26,7 +26,7 @@ pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
 /// Timeout sent to a server: rounded up to three digits, since the server must not give up before its caller. Calls
 /// with the same timeout then send the same value, though each has used up some microseconds, so their heads can be
 /// cached.
-pub(crate) fn told(timeout: Duration) -> Duration {
+pub(crate) fn rounded_up(timeout: Duration) -> Duration {
     let nanos = timeout.as_nanos();
     let step = 10_u128.pow(nanos.checked_ilog10().unwrap_or(0).saturating_sub(2));
     u64::try_from(nanos.div_ceil(step) * step).map_or(timeout, Duration::from_nanos)
@@ -83,7 +83,7 @@ mod tests {
             (Duration::from_mins(15), Duration::from_mins(15)),
             (Duration::MAX, Duration::MAX),
         ] {
-            assert_eq!(told(left), expected, "{left:?}");
+            assert_eq!(rounded_up(left), expected, "{left:?}");
         }
     }
 }

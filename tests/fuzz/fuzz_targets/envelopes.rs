@@ -9,7 +9,7 @@ const MESSAGE_BYTES_MAX: usize = 300;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[framing, piece], body)) = data.split_first_chunk::<2>() else { return };
-    let framing = [Framing::Envelopes, Framing::Text, Framing::Whole][usize::from(framing % 3)];
+    let framing = [Framing::Envelopes, Framing::Text, Framing::Complete][usize::from(framing % 3)];
     let whole = messages(framing, body, usize::MAX, MESSAGE_BYTES_MAX);
     let cut = messages(framing, body, usize::from(piece), MESSAGE_BYTES_MAX);
     match (whole, cut) {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compression::Encoding;
+use crate::message::compression::Encoding;
 use crate::protocol::{ClientDialect, Codec};
 use crate::status::{Code, Reach, Status};
 

@@ -16,8 +16,7 @@ use super::call::attempt::{self, Attempt, HttpHead, Outgoing, ReplyTo};
 use super::call::http::{Layers, WaitsForReady, connection_ended};
 use super::channel::Channel;
 use super::settings::HttpVersion;
-use crate::body::{Body, BoxError, fields};
-use crate::http_service::Erased;
+use crate::body::{Body, BoxError, ErasedService, fields};
 use crate::status::Status;
 
 impl Channel {
@@ -35,7 +34,7 @@ impl Channel {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let service = Box::new(Erased(layer.layer(HttpChannel(self.clone()))));
+        let service = Box::new(ErasedService(layer.layer(HttpChannel(self.clone()))));
         let layers = Layers::new(service, Arc::clone(self.target()), self.settings());
         let mut channel = self.clone();
         channel.layers = Some(Arc::new(layers));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quire_http2::{Head, Indexing};
 
-use crate::compression::Encoding;
-use crate::message::Framing;
+use crate::message::compression::Encoding;
+use crate::message::framing::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;
 

@@ -14,11 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
 use super::server::{Ending, Protocol, Terms, accepts, encoding};
-use crate::compression::{ACCEPTED, Encoding};
-use crate::details::Details;
-use crate::message::{self, Framing};
+use crate::message::compression::{ACCEPTED, Encoding};
+use crate::message::framing::{self, Framing};
 use crate::metadata::Metadata;
-use crate::status::{Code, Reach, Status};
+use crate::status::{Code, Details, Reach, Status};
 
 /// Flag of the envelope that ends a stream.
 const END_FLAG: u8 = 2;
@@ -93,7 +92,7 @@ impl Protocol for Unary {
     }
 
     fn framing(&self) -> Framing {
-        Framing::Whole
+        Framing::Complete
     }
 
     fn terms(&self, head: &Head) -> Result<Terms, Status> {
@@ -160,9 +159,9 @@ impl Protocol for Streamed {
         if !entries.is_empty() {
             end.insert("metadata".to_owned(), Value::Object(entries));
         }
-        let mut out = message::prefix(0, false).to_vec();
+        let mut out = framing::prefix(0, false).to_vec();
         out.extend_from_slice(Value::Object(end).to_string().as_bytes());
-        message::seal(&mut out, 0, None);
+        framing::seal(&mut out, 0, None);
         out[0] = END_FLAG;
         Ending::Body(out.into())
     }
@@ -233,7 +232,7 @@ fn read_error(error: &Value, http_status: u16) -> Status {
 
 impl ClientProtocol for Unary {
     fn framing(&self) -> Framing {
-        Framing::Whole
+        Framing::Complete
     }
 
     fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>) {

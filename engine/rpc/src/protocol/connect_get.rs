@@ -12,7 +12,7 @@ use quire_http2::Head;
 use super::client::Codec;
 use super::connect::{BASE64, UNPADDED, accepted, check_version, timeout};
 use super::server::{Terms, accepts};
-use crate::compression::Encoding;
+use crate::message::compression::Encoding;
 use crate::status::Status;
 
 const BASE64_URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, UNPADDED);

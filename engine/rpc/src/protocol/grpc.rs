@@ -6,8 +6,8 @@ use quire_http2::{Head, Indexing};
 
 use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
 use super::server::{Ending, Protocol, Terms, accepts, encoding};
-use crate::compression::{ACCEPTED, Encoding};
-use crate::message::Framing;
+use crate::message::compression::{ACCEPTED, Encoding};
+use crate::message::framing::Framing;
 use crate::metadata::{Metadata, decode_bytes, encode_bytes};
 use crate::status::{Code, Reach, Status, decode_message, encode_message};
 use crate::timeout;

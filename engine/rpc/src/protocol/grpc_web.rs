@@ -10,8 +10,8 @@ use quire_http2::{Field, Head, Indexing};
 use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
 use super::grpc;
 use super::server::{Ending, Protocol, Terms};
-use crate::compression::Encoding;
-use crate::message::{self, Framing};
+use crate::message::compression::Encoding;
+use crate::message::framing::{self, Framing};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
@@ -26,7 +26,7 @@ pub(super) struct Binary;
 pub(super) struct Text;
 
 fn trailers(outcome: Result<&Metadata, &Status>) -> Vec<u8> {
-    let mut out = message::prefix(0, false).to_vec();
+    let mut out = framing::prefix(0, false).to_vec();
     let mut put = |name: &[u8], value: &[u8], _| {
         for part in [name, b": ", value, b"\r\n"] {
             out.extend_from_slice(part);
@@ -40,7 +40,7 @@ fn trailers(outcome: Result<&Metadata, &Status>) -> Vec<u8> {
             grpc::put_status(&status, &mut put);
         }
     }
-    message::seal(&mut out, 0, None);
+    framing::seal(&mut out, 0, None);
     out[0] = TRAILERS_FLAG;
     out
 }

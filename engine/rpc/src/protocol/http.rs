@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quire_http2::Head;
 
 use super::client::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
-use crate::message::Framing;
+use crate::message::framing::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;
 
@@ -16,7 +16,7 @@ pub(super) struct Http;
 
 impl ClientProtocol for Http {
     fn framing(&self) -> Framing {
-        Framing::Whole
+        Framing::Complete
     }
 
     fn is_chunked(&self) -> bool {

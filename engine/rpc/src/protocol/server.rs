@@ -6,8 +6,8 @@ use std::time::Duration;
 use quire_http2::Head;
 
 use super::client::{Codec, Put};
-use crate::compression::{Accepted, Encoding};
-use crate::message::Framing;
+use crate::message::compression::{Accepted, Encoding};
+use crate::message::framing::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;
 

@@ -21,10 +21,9 @@ use super::observer::{NoObserver, Observer, Refusal};
 use super::registry::ConnectionRegistry;
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
-use crate::body::{Body, BoxError};
-use crate::compression::Encoding;
-use crate::http_service::{Erased, HttpService};
+use crate::body::{Body, BoxError, ErasedService, HttpService};
 use crate::interceptor::Interceptor;
+use crate::message::compression::Encoding;
 use quire_net::Permits;
 use quire_net::Shares;
 
@@ -141,7 +140,7 @@ impl Builder {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        self.http = Some(Arc::new(Erased(service)));
+        self.http = Some(Arc::new(ErasedService(service)));
         self
     }
 

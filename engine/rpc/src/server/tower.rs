@@ -14,9 +14,8 @@ use tower_service::Service;
 
 use super::call::Shared;
 use super::http1::{self, Dispatched, bare};
-use crate::body::{Body, BoxError};
+use crate::body::{Body, BoxError, Counted, ErasedService, HttpService, ResponseFuture};
 use crate::envelope::Peer;
-use crate::http_service::{self, Counted, Erased, HttpService};
 use crate::status::Status;
 
 /// A server as a tower service, for axum's `fallback_service` and `route_service` or hyper's servers; clones share the
@@ -67,7 +66,7 @@ fn peer_of(request: &http::Request<Body>) -> Arc<Peer> {
 struct Outermost(Arc<Shared>);
 
 impl HttpService for Outermost {
-    fn call(&self, request: http::Request<Body>) -> http_service::Answering {
+    fn call(&self, request: http::Request<Body>) -> ResponseFuture {
         let answering = Dispatched::begin(&self.0, &peer_of(&request), request);
         Box::pin(async move { Ok(answering.answer().await) })
     }
@@ -81,7 +80,7 @@ struct Begun(Arc<AtomicBool>);
 struct Innermost(Weak<Shared>);
 
 impl HttpService for Innermost {
-    fn call(&self, mut request: http::Request<Body>) -> http_service::Answering {
+    fn call(&self, mut request: http::Request<Body>) -> ResponseFuture {
         let Some(shared) = self.0.upgrade() else {
             return Box::pin(async { Err("the server is gone".into()) });
         };
@@ -107,7 +106,7 @@ struct Recovering<S> {
 }
 
 impl<S: HttpService> HttpService for Recovering<S> {
-    fn call(&self, mut request: http::Request<Body>) -> http_service::Answering {
+    fn call(&self, mut request: http::Request<Body>) -> ResponseFuture {
         let begun = request.extensions_mut().get_or_insert_default::<Begun>().clone();
         // Keeps the headers that name the protocol and origin for a failure.
         let mut same = http::Request::new(Body::default());
@@ -146,7 +145,9 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    Box::new(move |inner, shared| HttpCalls(Arc::new(Recovering { service: Erased(layer.layer(inner)), shared })))
+    Box::new(move |inner, shared| {
+        HttpCalls(Arc::new(Recovering { service: ErasedService(layer.layer(inner)), shared }))
+    })
 }
 
 /// A server's calls wrapped in its layers, the first outermost; `None` without any.

@@ -110,9 +110,9 @@ fn request<T>(case: &ClientCompatRequest, message: T) -> Result<Request<T>, Fail
 
 /// Result of a case so far.
 #[derive(Default)]
-struct Told(ClientResponseResult);
+struct CallResult(ClientResponseResult);
 
-impl Told {
+impl CallResult {
     fn failed(&mut self, status: &Status) {
         let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
         let code = i32::try_from(status.code() as u32).unwrap_or_default();
@@ -208,16 +208,16 @@ impl Case {
         &self,
         path: &'static Path,
         payload: impl Fn(T) -> Option<wire::ConformancePayload>,
-    ) -> Result<Told, Failure> {
+    ) -> Result<CallResult, Failure> {
         let message = self.messages().pop_front().ok_or("a unary call needs a message")?;
         let request = request(&self.request, message)?;
-        let mut told = Told::default();
+        let mut result = CallResult::default();
         sleep(self.delay).await;
         tokio::select! {
-            answer = self.channel.unary(path, request) => told.one(answer, payload),
-            () = self.cancel.due(async {}) => told.cancelled(),
+            answer = self.channel.unary(path, request) => result.one(answer, payload),
+            () = self.cancel.due(async {}) => result.cancelled(),
         }
-        Ok(told)
+        Ok(result)
     }
 
     /// Stream of the case's messages, and a notification once all were sent.
@@ -240,20 +240,20 @@ impl Case {
         (stream, all_sent)
     }
 
-    async fn client_stream(&self) -> Result<Told, Failure> {
-        let mut told = Told::default();
+    async fn client_stream(&self) -> Result<CallResult, Failure> {
+        let mut result = CallResult::default();
         let (stream, all_sent) = self.stream();
         let request = request(&self.request, stream)?;
         tokio::select! {
             answer = self.channel.client_streaming(&paths::CLIENT_STREAM, request) => {
-                told.one(answer, |response: UnaryResponse| response.payload);
+                result.one(answer, |response: UnaryResponse| response.payload);
             }
-            () = self.cancel.due(all_sent.notified()) => told.cancelled(),
+            () = self.cancel.due(all_sent.notified()) => result.cancelled(),
         }
-        Ok(told)
+        Ok(result)
     }
 
-    async fn server_stream(&self) -> Result<Told, Failure> {
+    async fn server_stream(&self) -> Result<CallResult, Failure> {
         let message = self.messages().pop_front().ok_or("a server stream needs a message")?;
         let request = request(&self.request, message)?;
         sleep(self.delay).await;
@@ -261,7 +261,7 @@ impl Case {
         Ok(self.read_all(call, async {}).await)
     }
 
-    async fn half_duplex(&self) -> Result<Told, Failure> {
+    async fn half_duplex(&self) -> Result<CallResult, Failure> {
         let (stream, all_sent) = self.stream();
         let call = self.channel.bidi_streaming(&paths::BIDI_STREAM, request(&self.request, stream)?);
         Ok(self.read_all(call, async move { all_sent.notified().await }).await)
@@ -271,17 +271,17 @@ impl Case {
         &self,
         call: impl Future<Output = Result<Response<Streaming<StreamResponse>>, Status>>,
         all_sent: impl Future<Output = ()>,
-    ) -> Told {
-        let mut told = Told::default();
+    ) -> CallResult {
+        let mut result = CallResult::default();
         let reading = async {
             match call.await {
                 Err(status) => {
-                    told.failed(&status);
+                    result.failed(&status);
                     true
                 }
                 Ok(response) => {
-                    told.0.response_headers = headers(response.metadata());
-                    told.read(&mut response.into_inner(), self.cancel.answers_max()).await
+                    result.0.response_headers = headers(response.metadata());
+                    result.read(&mut response.into_inner(), self.cancel.answers_max()).await
                 }
             }
         };
@@ -290,14 +290,14 @@ impl Case {
             () = self.cancel.due(all_sent) => false,
         };
         if !has_ended {
-            told.cancelled();
+            result.cancelled();
         }
-        told
+        result
     }
 
     /// Reads a response after each message.
-    async fn full_duplex(&self) -> Result<Told, Failure> {
-        let mut told = Told::default();
+    async fn full_duplex(&self) -> Result<CallResult, Failure> {
+        let mut result = CallResult::default();
         let (sender, receiver) = mpsc::channel(1);
         let outgoing = unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
         let mut call = Some(self.channel.bidi_streaming(&paths::BIDI_STREAM, request(&self.request, outgoing)?));
@@ -327,30 +327,30 @@ impl Case {
             if let Some(call) = call.take() {
                 match call.await {
                     Err(status) => {
-                        told.failed(&status);
-                        return Ok(told);
+                        result.failed(&status);
+                        return Ok(result);
                     }
                     Ok(response) => {
-                        told.0.response_headers = headers(response.metadata());
+                        result.0.response_headers = headers(response.metadata());
                         stream = Some(response.into_inner());
                     }
                 }
             }
             let Some(stream) = &mut stream else { break };
-            let next = if sender.is_some() { Some(told.0.payloads.len() + 1) } else { most };
-            if told.read(stream, next).await {
-                told.0.num_unsent_requests = i32::try_from(messages.len())?;
-                return Ok(told);
+            let next = if sender.is_some() { Some(result.0.payloads.len() + 1) } else { most };
+            if result.read(stream, next).await {
+                result.0.num_unsent_requests = i32::try_from(messages.len())?;
+                return Ok(result);
             }
-            if most.is_some_and(|most| told.0.payloads.len() >= most) {
+            if most.is_some_and(|most| result.0.payloads.len() >= most) {
                 break;
             }
         }
-        told.cancelled();
-        Ok(told)
+        result.cancelled();
+        Ok(result)
     }
 
-    async fn run(&self) -> Result<Told, Failure> {
+    async fn run(&self) -> Result<CallResult, Failure> {
         match self.request.stream_type() {
             StreamType::Unary => match self.request.method() {
                 "IdempotentUnary" => {
@@ -370,13 +370,13 @@ impl Case {
 
 async fn answer(request: ClientCompatRequest) -> ClientCompatResponse {
     let test_name = request.test_name.clone();
-    let told = async {
+    let result = async {
         let delay = Duration::from_millis(request.request_delay_ms.into());
         let case = Case { channel: channel(&request)?, cancel: Cancel::of(&request), delay, request };
         case.run().await
     };
-    let result = match told.await {
-        Ok(told) => Outcome::Response(told.0),
+    let result = match result.await {
+        Ok(result) => Outcome::Response(result.0),
         Err(error) => Outcome::Error(ClientErrorResult { message: error.to_string() }),
     };
     ClientCompatResponse { test_name, result: Some(result) }

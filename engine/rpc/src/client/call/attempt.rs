@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::path::{CacheSlot, Path, PathRef};
 use crate::client::channel::target::Target;
-use crate::compression::Encoding;
-use crate::inbox::Inbox;
-use crate::message::{Framed, Framing, PREFIX_BYTES};
+use crate::message::compression::Encoding;
+use crate::message::framing::{Framed, Framing, PREFIX_BYTES};
+use crate::message::inbox::Inbox;
 use crate::metadata::Metadata;
 use crate::protocol::{ClientDialect, Put, RequestTerms};
 use crate::status::{Reach, Status};
@@ -170,8 +170,8 @@ impl Attempt {
 
     /// Start of the body within the framed message: some protocols omit the prefix.
     pub(crate) fn body_start(&self) -> usize {
-        let is_whole = self.dialect.framing() == Framing::Whole && !matches!(self.form, Form::Http(_));
-        if is_whole { PREFIX_BYTES } else { 0 }
+        let is_unframed = self.dialect.framing() == Framing::Complete && !matches!(self.form, Form::Http(_));
+        if is_unframed { PREFIX_BYTES } else { 0 }
     }
 
     /// Compression of the request's messages. For a body of one message, whether that message was compressed.
@@ -181,7 +181,7 @@ impl Attempt {
             Body::Shared(framed) => framed.first() == Some(&1),
             Body::Messages(_) => false,
         };
-        self.compression.filter(|_| self.dialect.framing() != Framing::Whole || is_compressed())
+        self.compression.filter(|_| self.dialect.framing() != Framing::Complete || is_compressed())
     }
 }
 
@@ -198,7 +198,7 @@ impl<'a> RequestHead<'a> {
             codec: attempt.dialect.codec,
             encoding: attempt.encoding(),
             accepted,
-            timeout: timeout.map(timeout::told),
+            timeout: timeout.map(timeout::rounded_up),
             is_get: matches!(attempt.form, Form::Get(_)),
         };
         Self { attempt, target, terms }

@@ -18,13 +18,11 @@ use tokio::time::Instant;
 use super::attempt::{Attempt, Body, Outgoing, RequestHead};
 use super::response::ResponseReader;
 #[cfg(feature = "tower")]
-use crate::body::Body as HttpBody;
+use crate::body::{Body as HttpBody, HttpService, ResponseFuture};
 use crate::client::channel::target::Target;
 use crate::client::settings::Settings;
-use crate::compression;
-#[cfg(feature = "tower")]
-use crate::http_service::{Answering, HttpService};
-use crate::inbox::Inbox;
+use crate::message::compression;
+use crate::message::inbox::Inbox;
 use crate::status::Status;
 
 /// Settings for all attempts of a carrier.
@@ -44,7 +42,7 @@ impl CarrierSettings {
 
 /// The body of a request.
 pub(crate) enum RequestBody {
-    Whole(Bytes),
+    Complete(Bytes),
     Messages(Box<dyn Outgoing>),
     Over,
 }
@@ -56,7 +54,7 @@ impl http_body::Body for RequestBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = match &mut *self {
             Self::Over => None,
-            Self::Whole(bytes) => {
+            Self::Complete(bytes) => {
                 let bytes = std::mem::take(bytes);
                 *self = Self::Over;
                 Some(Ok(Frame::data(bytes)))
@@ -75,7 +73,7 @@ impl http_body::Body for RequestBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Complete(bytes) => bytes.is_empty(),
             Self::Messages(_) => false,
             Self::Over => true,
         }
@@ -83,7 +81,7 @@ impl http_body::Body for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Complete(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Messages(_) => SizeHint::default(),
             Self::Over => SizeHint::with_exact(0),
         }
@@ -157,8 +155,8 @@ fn request(
     let (from, is_bodiless) = (attempt.body_start(), attempt.is_bodiless());
     let body = match std::mem::replace(&mut attempt.body, Body::Message(Vec::new())) {
         _ if is_bodiless => RequestBody::Over,
-        Body::Message(framed) => RequestBody::Whole(Bytes::from(framed).slice(from..)),
-        Body::Shared(framed) => RequestBody::Whole(framed.slice(from..)),
+        Body::Message(framed) => RequestBody::Complete(Bytes::from(framed).slice(from..)),
+        Body::Shared(framed) => RequestBody::Complete(framed.slice(from..)),
         Body::Messages(outgoing) => RequestBody::Messages(outgoing),
     };
     if is_legal { Ok(http::Request::from_parts(parts, body)) } else { Err(wrong()) }
@@ -264,7 +262,7 @@ impl Layers {
     }
 
     /// Sends any request through the layers.
-    pub(crate) fn call(&self, request: http::Request<HttpBody>) -> Answering {
+    pub(crate) fn call(&self, request: http::Request<HttpBody>) -> ResponseFuture {
         self.service.call(request)
     }
 

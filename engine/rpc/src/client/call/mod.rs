@@ -25,15 +25,15 @@ use self::response::with_head;
 use super::channel::Channel;
 use super::channel::subchannel::{Command, Subchannel};
 use super::settings::{Protocol, Settings};
-use crate::codec::{Decode, Encode, Payload};
-use crate::compression::Encoding;
 use crate::envelope::{Compression, Request, Response, ResponseParts};
-use crate::message::{self, Framed, Framing};
+use crate::message::codec::{Decode, Encode, Payload};
+use crate::message::compression::Encoding;
+use crate::message::framing::{self, Framed, Framing};
+use crate::message::streaming::Streaming;
+use crate::message::transcode::{Json, Reading};
 use crate::metadata::Metadata;
 use crate::protocol::{self, ClientDialect};
 use crate::status::{Reach, Status};
-use crate::streaming::Streaming;
-use crate::transcode::{Json, Reading};
 
 /// Argument of a client-streaming method: a stream, or one in a [`Request`].
 pub trait IntoStreamingRequest {
@@ -89,7 +89,7 @@ impl Channel {
         Res: Decode,
     {
         let request = request.map(Single::new);
-        streaming(self, path.into(), request).await
+        streaming(self, path.into(), false, request).await
     }
 
     /// Sends a stream and receives one message.
@@ -103,7 +103,7 @@ impl Channel {
         S::Item: Encode,
         Res: Decode,
     {
-        let reply = streaming(self, path.into(), request).await?;
+        let reply = streaming(self, path.into(), false, request).await?;
         only_message(reply).await
     }
 
@@ -118,7 +118,7 @@ impl Channel {
         S::Item: Encode,
         Res: Decode,
     {
-        streaming(self, path.into(), request).await
+        streaming(self, path.into(), false, request).await
     }
 }
 
@@ -234,7 +234,7 @@ impl PreparedCall {
         let may_get = settings.protocol == Protocol::Connect && !self.path.has_side_effects;
         let bytes_max = settings.get_bytes_max.filter(|_| may_get)?;
         let compression = self.compression.map(|(encoding, _)| encoding).filter(|_| framed[0] == 1);
-        let message = &framed[message::PREFIX_BYTES..];
+        let message = &framed[framing::PREFIX_BYTES..];
         let target = protocol::get_target(&self.path.text, self.dialect.codec, compression, message);
         Some(target).filter(|target| target.len() <= bytes_max)
     }
@@ -251,12 +251,12 @@ impl MessageWriter<'_> {
     /// Appends a message and its prefix.
     #[inline]
     fn write<T: Encode>(&self, message: T, out: &mut Vec<u8>) -> Result<(), Status> {
-        if self.json.is_none() && self.framing != Framing::Whole {
-            message::encode(message, self.compression, out);
+        if self.json.is_none() && self.framing != Framing::Complete {
+            framing::encode(message, self.compression, out);
             return Ok(());
         }
         let start = out.len();
-        out.extend_from_slice(&message::prefix(0, false));
+        out.extend_from_slice(&framing::prefix(0, false));
         match self.json {
             None => message.encode(out),
             Some(json) => {
@@ -266,8 +266,8 @@ impl MessageWriter<'_> {
             }
         }
         match self.framing {
-            Framing::Whole => message::seal_whole(out, start, self.compression),
-            _ => message::seal(out, start, self.compression),
+            Framing::Complete => framing::seal_unframed(out, start, self.compression),
+            _ => framing::seal(out, start, self.compression),
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ where
     let (message, request) = request.split();
     let call = PreparedCall::new(&channel, path, request, false)?;
     let (request_json, json) = call.path.json(call.dialect.codec)?.map(|(request, json)| (request, json)).unzip();
-    let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
+    let mut framed = Vec::with_capacity(message.encoded_len() + framing::PREFIX_BYTES);
     let writer = MessageWriter { framing: call.dialect.framing(), json: request_json, compression: call.compression };
     writer.write(message, &mut framed)?;
     let get_target = call.get_target(settings, &framed);
@@ -320,21 +320,8 @@ fn decoded<Res: Decode>(
     Ok(Response::received(message, response.metadata, response.trailers))
 }
 
-async fn streaming<S, Res>(
-    channel: &Channel,
-    path: PathRef,
-    request: Request<S>,
-) -> Result<Response<Streaming<Res>>, Status>
-where
-    S: Stream + Send + 'static,
-    S::Item: Encode,
-    Res: Decode,
-{
-    streaming_as(channel, path, false, request).await
-}
-
-/// Like [`streaming`]; `is_raw`: the caller's messages are bytes in the call's codec.
-pub(super) async fn streaming_as<S, Res>(
+/// Makes a call with a stream each way. `is_raw`: the caller's messages are bytes in the call's codec.
+pub(super) async fn streaming<S, Res>(
     channel: &Channel,
     path: PathRef,
     is_raw: bool,

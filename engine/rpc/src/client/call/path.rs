@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::message::transcode::{self, Json};
 use crate::protocol::Codec;
 use crate::status::{Reach, Status};
-use crate::transcode::{self, Json};
 
 /// The path of a method; generated code has one static for each.
 #[derive(Debug)]

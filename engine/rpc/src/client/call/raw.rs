@@ -15,15 +15,15 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Body, HttpHead, ReplyTo, UnaryResponse};
 use super::path::{CacheSlot, PathRef};
-use super::{PreparedCall, perform, streaming_as};
+use super::{PreparedCall, perform, streaming};
 use crate::client::channel::Channel;
-use crate::codec::{Decode, Encoded, Payload};
 use crate::envelope::{Request, Response};
-use crate::message::{self, Framed, Framing};
+use crate::message::codec::{Decode, Encoded, Payload};
+use crate::message::framing::{self, Framed, Framing};
+use crate::message::streaming::Streaming;
+use crate::message::transcode::Reading;
 use crate::metadata::Metadata;
 use crate::status::{Code, Reach, Status};
-use crate::streaming::Streaming;
-use crate::transcode::Reading;
 
 /// An encoded message in wire form, made by [`Channel::wire_message`]; clones share it.
 #[derive(Clone, Debug)]
@@ -70,12 +70,12 @@ impl RawReply {
 impl Channel {
     /// Frames an encoded message, compressed if the channel's settings require it.
     pub fn wire_message(&self, encoded: &[u8]) -> WireMessage {
-        let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
-        framed.extend_from_slice(&message::prefix(0, false));
+        let mut framed = Vec::with_capacity(framing::PREFIX_BYTES + encoded.len());
+        framed.extend_from_slice(&framing::prefix(0, false));
         framed.extend_from_slice(encoded);
         match self.settings().dialect(false, self.settings().codec).framing() {
-            Framing::Whole => message::seal_whole(&mut framed, 0, self.settings().compression),
-            _ => message::seal(&mut framed, 0, self.settings().compression),
+            Framing::Complete => framing::seal_unframed(&mut framed, 0, self.settings().compression),
+            _ => framing::seal(&mut framed, 0, self.settings().compression),
         }
         WireMessage(framed.into())
     }
@@ -102,7 +102,7 @@ impl Channel {
         S: Stream<Item = Encoded> + Send + 'static,
         Res: Decode,
     {
-        streaming_as(self, path.into(), true, request).await
+        streaming(self, path.into(), true, request).await
     }
 
     async fn raw(&self, path: PathRef, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {

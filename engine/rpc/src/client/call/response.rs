@@ -8,14 +8,14 @@ use quire_http2::Head;
 use tokio::sync::oneshot;
 
 use super::attempt::{Failure, ReplyTo, StreamResponse, UnaryResponse};
-use crate::codec::Payload;
-use crate::compression::Encoding;
-use crate::inbox::Inbox;
-use crate::message::{Assembler, Framed, Framing};
+use crate::message::codec::Payload;
+use crate::message::compression::Encoding;
+use crate::message::framing::{Assembler, Framed, Framing};
+use crate::message::inbox::Inbox;
+use crate::message::transcode::Reading;
 use crate::metadata::Metadata;
 use crate::protocol::{AnswerHead, ClientDialect};
 use crate::status::Status;
-use crate::transcode::Reading;
 
 /// The caller, and what it has not received yet.
 enum Caller {
@@ -128,7 +128,7 @@ impl ResponseReader {
             AnswerHead::Failure(encoding) => {
                 self.head = Some((Arc::clone(head), *encoding));
                 self.is_failure = true;
-                self.assembler = Assembler::of(Framing::Whole);
+                self.assembler = Assembler::of(Framing::Complete);
                 Ok(())
             }
             AnswerHead::Refused(status) => Err(with_head(status.clone(), &protocol.metadata(head))),
@@ -190,7 +190,7 @@ impl ResponseReader {
         match self.caller {
             Caller::Unary { to, message } => {
                 let whole = || {
-                    let bytes = self.assembler.whole()?;
+                    let bytes = self.assembler.take_complete()?;
                     let compressed =
                         !bytes.is_empty() && self.head.as_ref().is_some_and(|(_, packed)| packed.is_some());
                     Some(Framed { compressed, bytes })
@@ -236,7 +236,7 @@ impl ResponseReader {
         let head = self.head.as_ref().map(|(head, _)| head).or(trailers);
         let Some(head) = head else { return Err(Status::internal("the answer has no head")) };
         if self.is_failure {
-            let bytes = self.assembler.whole().unwrap_or_default();
+            let bytes = self.assembler.take_complete().unwrap_or_default();
             let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);
             let framed = Framed { compressed: encoding.is_some() && !bytes.is_empty(), bytes: Payload::Owned(bytes) };
             let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max, budget: None };

@@ -18,9 +18,9 @@ use crate::client::call::response::ResponseReader;
 use crate::client::channel::subchannel::{Command, WaitingCalls};
 use crate::client::channel::target::Target;
 use crate::client::settings::Settings;
-use crate::compression;
-use crate::inbox::Inbox;
-use crate::message::Framing;
+use crate::message::compression;
+use crate::message::framing::Framing;
+use crate::message::inbox::Inbox;
 use crate::status::Status;
 use crate::wake::WakeSet;
 
@@ -176,8 +176,8 @@ impl Multiplexer {
             Err(status) => return attempt.reply_to.fail(status),
         };
         let head = RequestHead::new(&attempt, &self.target, &self.accepted, timeout);
-        let is_whole = attempt.dialect.framing() == Framing::Whole;
-        let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(is_whole);
+        let is_unframed = attempt.dialect.framing() == Framing::Complete;
+        let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(is_unframed);
         let mut uncached = CachedBlock::default();
         let cache = match head.cache_slot() {
             Some(slot) => &mut blocks(&mut self.heads, slot, head.terms.timeout)[variant],

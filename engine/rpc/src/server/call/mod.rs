@@ -21,12 +21,13 @@ use tokio::time::Instant;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::codec::Payload;
-use crate::compression::Encoding;
+use crate::body::HttpService;
 use crate::envelope::Request;
-use crate::http_service::HttpService;
 use crate::interceptor::{Ending, Until};
-use crate::message::Framed;
+use crate::message::codec::Payload;
+use crate::message::compression::Encoding;
+use crate::message::framing::Framed;
+use crate::message::transcode::{Json, Reading};
 use crate::protocol::Dialect;
 use crate::server::browser::{Cors, Hosts};
 use crate::server::limits::Limits;
@@ -35,7 +36,6 @@ use crate::server::registry::ConnectionRegistry;
 use crate::server::reply::sink::Sink;
 use crate::server::reply::{Reply, ReplyState, Templates};
 use crate::status::{Code, Status};
-use crate::transcode::{Json, Reading};
 use plan::{Route, Routes};
 use quire_net::Permits;
 use quire_net::{CallPermits, Caller, Shares};

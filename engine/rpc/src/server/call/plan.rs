@@ -10,13 +10,13 @@ use quire_json::{MessageId, Schema};
 use super::request::CallPlan;
 use super::service::{Handler, Method};
 use crate::interceptor::Interceptor;
-use crate::message::Framed;
+use crate::message::framing::Framed;
+use crate::message::transcode::{self, Json};
 use crate::protocol::{Codec, Dialect, Get, Recognised, recognise};
 use crate::server::browser::is_preflight;
 use crate::server::observer::Refusal;
 use crate::server::reply::plain_http::Unserved;
 use crate::status::Status;
-use crate::transcode::{self, Json};
 use quire_net::Shares;
 
 /// A method's entry in the table.

@@ -9,11 +9,11 @@ use quire_http2::Head;
 use quire_net::Client;
 use tokio::time::Instant;
 
-use crate::codec::Payload;
-use crate::compression::Accepted;
 use crate::envelope::{Peer, Request};
-use crate::inbox::Inbox;
-use crate::message::{Assembler, Framed};
+use crate::message::codec::Payload;
+use crate::message::compression::Accepted;
+use crate::message::framing::{Assembler, Framed};
+use crate::message::inbox::Inbox;
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, Terms};
 use crate::status::Status;
@@ -98,8 +98,8 @@ impl Gathering {
         end: bool,
         message_bytes_max: usize,
     ) -> Result<Option<Framed<Payload<'a>>>, Status> {
-        let is_whole = self.assembler.is_whole() && end && self.assembler.held_bytes() == 0;
-        if is_whole && data.len() <= message_bytes_max {
+        let is_complete_body = self.assembler.is_complete_body() && end && self.assembler.held_bytes() == 0;
+        if is_complete_body && data.len() <= message_bytes_max {
             return Ok(Some(self.plan.unframed(Payload::Borrowed(data))));
         }
         if let Some(framed) = self.assembler.next(&mut data, message_bytes_max)? {
@@ -116,7 +116,7 @@ impl Gathering {
 
     /// The message of a request that ended after it.
     fn finish(&mut self) -> Result<Framed<Payload<'static>>, Status> {
-        if let Some(body) = self.assembler.whole() {
+        if let Some(body) = self.assembler.take_complete() {
             return Ok(self.plan.unframed(Payload::Owned(body)));
         }
         if !self.assembler.is_empty() {

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
-use crate::codec::Encode;
 use crate::envelope::{Response, ResponseParts};
+use crate::message::codec::Encode;
 use crate::metadata::Metadata;
 use crate::server::connection::time_slice;
 use crate::server::reply::{Reply, Source};

@@ -17,13 +17,13 @@ use futures_core::Stream;
 
 use super::request::{CallHead, Intake};
 use super::running::{ManyAnswers, OneAnswer, Refillable, Running};
-use crate::codec::{Decode, Encode, Encoded, Ignored, Payload};
 use crate::envelope::{Request, Response};
+use crate::message::codec::{Decode, Encode, Encoded, Ignored, Payload};
+use crate::message::streaming::Streaming;
+use crate::message::transcode::Reading;
 use crate::metadata::Metadata;
 use crate::server::reply::Reply;
 use crate::status::Status;
-use crate::streaming::Streaming;
-use crate::transcode::Reading;
 use quire_net::Apart;
 
 /// A gRPC service, as generated code implements it.

@@ -14,11 +14,11 @@ use quire_http2::{CompleteRequest, Connection, ConnectionError, Event, Head, Str
 use tokio::time::Instant;
 
 use super::time_slice::Pace;
-use crate::codec::Payload;
+use crate::body::{Counted, HttpService};
 use crate::envelope::{Peer, Request};
-use crate::http_service::{Counted, HttpService};
-use crate::inbox::Inbox;
-use crate::message::{self, Assembler, Framed, Framing, PREFIX_BYTES};
+use crate::message::codec::Payload;
+use crate::message::framing::{self, Assembler, Framed, Framing, PREFIX_BYTES};
+use crate::message::inbox::Inbox;
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, PLAIN};
 use crate::server::call::plan::Plan;
@@ -483,7 +483,7 @@ impl Calls {
         }
         let framed = if plan.dialect.framing() == Framing::Envelopes {
             let (prefix, message) = body.split_first_chunk::<PREFIX_BYTES>()?;
-            if *prefix != message::prefix(message.len(), false) {
+            if *prefix != framing::prefix(message.len(), false) {
                 return None;
             }
             Framed { compressed: false, bytes: Payload::Borrowed(message) }

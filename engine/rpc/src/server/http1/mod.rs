@@ -18,11 +18,10 @@ use http_body::{Body as _, Frame, SizeHint};
 use quire_http2::{Field, Head, is_hop_by_hop};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::body::{Body, BoxError};
+use crate::body::{Body, BoxError, ResponseFuture};
 use crate::envelope::{Peer, Request};
-use crate::http_service;
-use crate::inbox::Inbox;
-use crate::message::{Assembler, Framed};
+use crate::message::framing::{Assembler, Framed};
+use crate::message::inbox::Inbox;
 use crate::protocol::PLAIN;
 use crate::server::call::plan::Plan;
 use crate::server::call::request::{CallHead, CallPlan, Feed, Gathering, Intake};
@@ -443,7 +442,7 @@ impl http_body::Body for Exchange {
 /// An answer in progress.
 pub(crate) enum Dispatched {
     Call(Box<Exchange>),
-    Http(http_service::Answering),
+    Http(ResponseFuture),
     /// The path does not exist.
     NotFound,
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use quire_http2::{CachedBlock, Head, Indexing};
 
 use super::{COPY_BYTES_MAX, Reply};
-use crate::compression::Encoding;
-use crate::message::{self, Framing, PREFIX_BYTES};
+use crate::message::compression::Encoding;
+use crate::message::framing::{self, Framing, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::protocol::{Ending, Put, put_metadata, put_status};
 use crate::server::browser::{Cors, put_allowed, put_preflight};
@@ -37,7 +37,7 @@ impl Reply<'_> {
         if self.state.head_sent {
             return;
         }
-        if self.state.dialect.framing() == Framing::Whole {
+        if self.state.dialect.framing() == Framing::Complete {
             self.templates.held = metadata.clone();
             return;
         }
@@ -87,9 +87,9 @@ impl Reply<'_> {
         }
         let length = scratch.len();
         let sent = match (dialect.framing(), dialect.protocol.end(Ok(&Metadata::new()))) {
-            (Framing::Whole, Ending::Nothing) => sink.answer(head, &scratch[PREFIX_BYTES..], None),
+            (Framing::Complete, Ending::Nothing) => sink.answer(head, &scratch[PREFIX_BYTES..], None),
             (Framing::Envelopes, Ending::Body(end)) => {
-                message::seal(scratch, 0, None);
+                framing::seal(scratch, 0, None);
                 scratch.extend_from_slice(&end);
                 sink.answer(head, scratch, None)
             }
@@ -123,14 +123,14 @@ impl Reply<'_> {
     }
 
     fn send_written(&mut self) {
-        message::seal(&mut self.templates.scratch, 0, self.state.compression);
+        framing::seal(&mut self.templates.scratch, 0, self.state.compression);
         match self.state.dialect.framing() {
             Framing::Envelopes => self.send_scratch(false),
             Framing::Text => {
                 let text = BASE64_STANDARD.encode(&self.templates.scratch);
                 self.sink.send_bytes(text.into(), false);
             }
-            Framing::Whole => {}
+            Framing::Complete => {}
         }
     }
 
@@ -154,7 +154,7 @@ impl Reply<'_> {
                 }
                 self.sink.send_slice(&body, true);
             }
-            Ending::Nothing => self.send_whole(outcome.unwrap_or(&Metadata::new())),
+            Ending::Nothing => self.send_unframed(outcome.unwrap_or(&Metadata::new())),
             Ending::Instead { http_status, body } => {
                 self.state.head_sent = true;
                 let metadata = outcome.err().map(Status::metadata);
@@ -175,7 +175,7 @@ impl Reply<'_> {
     }
 
     /// Sends head, message and end of a single-message answer.
-    fn send_whole(&mut self, trailers: &Metadata) {
+    fn send_unframed(&mut self, trailers: &Metadata) {
         let compressed = self.templates.scratch[0] == 1;
         let encoding = self.state.compression.map(|(encoding, _)| encoding).filter(|_| compressed);
         let held = std::mem::take(&mut self.templates.held);

@@ -13,13 +13,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Field, Indexing};
 
-use crate::codec::{Chunks, Encode, Encoded};
-use crate::compression::{ACCEPTED, Encoding};
-use crate::message::{self, PREFIX_BYTES};
+use crate::message::codec::{Chunks, Encode, Encoded};
+use crate::message::compression::{ACCEPTED, Encoding};
+use crate::message::framing::{self, PREFIX_BYTES};
+use crate::message::transcode::Json;
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, put_metadata, put_status};
 use crate::status::{Code, Status};
-use crate::transcode::Json;
 use sink::Sink;
 
 /// Messages up to this size are copied into the connection's output; larger ones go there by reference.
@@ -171,7 +171,7 @@ impl Reply<'_> {
         if !self.state.dialect.is_plain {
             return self.dialect_message();
         }
-        message::seal(&mut self.templates.scratch, 0, self.state.compression);
+        framing::seal(&mut self.templates.scratch, 0, self.state.compression);
         self.send_scratch(false);
     }
 
@@ -183,7 +183,7 @@ impl Reply<'_> {
         }
         if self.state.compression.is_none() && trailers.is_empty() {
             let Templates { head, scratch, trailers, .. } = &mut *self.templates;
-            message::seal(scratch, 0, None);
+            framing::seal(scratch, 0, None);
             let is_first = !self.state.head_sent && scratch.len() <= COPY_BYTES_MAX;
             if is_first && self.sink.answer(head, scratch, Some(trailers)) {
                 (self.state.head_sent, self.state.is_over) = (true, true);
@@ -243,7 +243,7 @@ impl Reply<'_> {
     fn append<T: Encode>(&mut self, message: T, length: usize) -> usize {
         let batch = &mut self.templates.batch;
         batch.reserve(length);
-        message::encode(message, self.state.compression, batch);
+        framing::encode(message, self.state.compression, batch);
         if batch.len() < COPY_BYTES_MAX {
             return 0;
         }
@@ -267,7 +267,7 @@ impl Reply<'_> {
         if length > COPY_BYTES_MAX && self.state.dialect.is_plain {
             // A separate buffer, so that the connection's own stays small.
             let mut framed = Vec::with_capacity(length);
-            message::encode(message, self.state.compression, &mut framed);
+            framing::encode(message, self.state.compression, &mut framed);
             self.sink.send_bytes(Bytes::from(framed), false);
             return;
         }
@@ -360,7 +360,7 @@ impl Reply<'_> {
             return self.plain(encoded);
         }
         // Small parts are joined until a large one comes, to avoid tiny frames.
-        let mut small = message::prefix(encoded.length, false).to_vec();
+        let mut small = framing::prefix(encoded.length, false).to_vec();
         let mut send = |part: Bytes| {
             if part.len() <= COPY_BYTES_MAX {
                 return small.extend_from_slice(&part);
@@ -369,7 +369,7 @@ impl Reply<'_> {
             self.sink.send_bytes(part, false);
         };
         match encoded.chunks {
-            Chunks::Whole(bytes) => send(bytes),
+            Chunks::Complete(bytes) => send(bytes),
             Chunks::Parts(parts) => parts.into_iter().for_each(send),
             Chunks::Made(chunks) => chunks.for_each(send),
         }
@@ -399,9 +399,9 @@ impl Reply<'_> {
         // Keeps the compression it has.
         self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
         self.head(metadata);
-        self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
+        self.sink.send_slice(&framing::prefix(length, encoding.is_some()), false);
         let chunks = match chunks {
-            Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
+            Chunks::Complete(bytes) => Box::new(std::iter::once(bytes)),
             Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
             Chunks::Made(chunks) => chunks,
         };

@@ -10,10 +10,9 @@ use http_body::Body as _;
 use quire_http2::{Head, Indexing, is_hop_by_hop};
 
 use super::Reply;
-use crate::body::Body;
+use crate::body::{Body, ResponseFuture};
 use crate::envelope::Peer;
-use crate::http_service::Answering;
-use crate::inbox::Inbox;
+use crate::message::inbox::Inbox;
 use crate::server::call::running::Running;
 use crate::server::limits::Limits;
 
@@ -105,13 +104,13 @@ pub(crate) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
 
 /// An HTTP request that the service is answering.
 pub(crate) struct HttpRunning {
-    answering: Option<Answering>,
+    answering: Option<ResponseFuture>,
     body: Option<Body>,
     limits: Arc<Limits>,
 }
 
 impl HttpRunning {
-    pub(crate) fn new(answering: Answering, limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(answering: ResponseFuture, limits: Arc<Limits>) -> Self {
         Self { answering: Some(answering), body: None, limits }
     }
 

@@ -2,12 +2,13 @@
 //!
 //! A message that lies within one DATA frame is returned in place, without a copy.
 
-use bytes::Bytes;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
 
-use crate::codec::{Encode, Payload};
-use crate::compression::{Encoding, too_large};
+use crate::message::codec::{Encode, Payload};
+use crate::message::compression::{Encoding, too_large};
 use crate::status::Status;
-use crate::text::Decoded;
 
 /// Framing of messages in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(crate) enum Framing {
     /// Envelopes, all in base64.
     Text,
     /// None: the body is the message.
-    Whole,
+    Complete,
 }
 
 /// Compressed flag and length.
@@ -55,9 +56,9 @@ pub(crate) struct Assembler {
     prefix_length: usize,
     body: Vec<u8>,
     /// Set if the body is in base64.
-    text: Option<Box<Decoded>>,
-    /// True if the body is one message, which [`Assembler::whole`] returns at the end.
-    is_whole: bool,
+    text: Option<Box<DecodedText>>,
+    /// True if the body is one message, which [`Assembler::take_complete`] returns at the end.
+    is_complete_body: bool,
     /// True if the body is unframed: each received piece counts as a message.
     is_chunked: bool,
     /// Set to discard messages: the bytes of the unfinished one, counted and not kept.
@@ -75,13 +76,13 @@ impl Assembler {
         match framing {
             Framing::Envelopes => Self::default(),
             Framing::Text => Self { text: Some(Box::default()), ..Self::default() },
-            Framing::Whole => Self { is_whole: true, ..Self::default() },
+            Framing::Complete => Self { is_complete_body: true, ..Self::default() },
         }
     }
 
     /// Assembler for an unframed body.
     pub(crate) fn chunks() -> Self {
-        Self { is_whole: true, is_chunked: true, ..Self::default() }
+        Self { is_complete_body: true, is_chunked: true, ..Self::default() }
     }
 
     /// Makes messages come out empty, without buffering them.
@@ -108,7 +109,7 @@ impl Assembler {
         data: &mut &'a [u8],
         bytes_max: usize,
     ) -> Result<Option<Framed<Payload<'a>>>, Status> {
-        if self.is_whole || self.text.is_some() {
+        if self.is_complete_body || self.text.is_some() {
             return self.next_of_body(data, bytes_max);
         }
         if self.prefix_length == 0
@@ -127,7 +128,7 @@ impl Assembler {
     /// Takes the complete short messages at the start of `data`, each with its prefix; often none.
     #[inline]
     pub(crate) fn run<'a>(&self, data: &mut &'a [u8], bytes_max: usize) -> &'a [u8] {
-        if self.is_whole || self.text.is_some() || self.unread_bytes.is_some() || self.prefix_length > 0 {
+        if self.is_complete_body || self.text.is_some() || self.unread_bytes.is_some() || self.prefix_length > 0 {
             return &[];
         }
         let (all, bytes_max) = (*data, bytes_max.min(SHORT_BYTES_MAX));
@@ -168,14 +169,14 @@ impl Assembler {
     }
 
     /// Returns the body as a message, at its end.
-    pub(crate) fn whole(&mut self) -> Option<Bytes> {
-        self.is_whole.then(|| std::mem::take(&mut self.body).into())
+    pub(crate) fn take_complete(&mut self) -> Option<Bytes> {
+        self.is_complete_body.then(|| std::mem::take(&mut self.body).into())
     }
 
     /// True if the body is one message.
     #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole
+    pub(crate) fn is_complete_body(&self) -> bool {
+        self.is_complete_body
     }
 
     fn gather<'a>(&mut self, data: &mut &'a [u8], bytes_max: usize) -> Result<Option<Framed<Payload<'a>>>, Status> {
@@ -296,7 +297,7 @@ fn pack(out: &mut Vec<u8>, body: usize, encoding: Encoding) -> bool {
 
 /// Like [`seal`], for a body of one message: from the configured length on it is compressed even if that lengthens it,
 /// because the head declares the encoding of the whole body.
-pub(crate) fn seal_whole(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
+pub(crate) fn seal_unframed(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
     let body = start + PREFIX_BYTES;
     let mut packed = Vec::new();
     let compressed = compress.is_some_and(|(encoding, bytes_min)| {
@@ -308,6 +309,52 @@ pub(crate) fn seal_whole(out: &mut Vec<u8>, start: usize, compress: Option<(Enco
     }
     let prefix = prefix(out.len() - body, compressed);
     out[start..body].copy_from_slice(&prefix);
+}
+
+/// Letters that encode three bytes.
+const QUAD: usize = 4;
+
+/// Base64 envelopes of gRPC-Web's text form (RFC 4648 section 4), decoded as they arrive: the bytes that were not
+/// taken yet.
+#[derive(Debug, Default)]
+struct DecodedText {
+    bytes: BytesMut,
+    /// Letters of an unfinished group.
+    quad: [u8; QUAD],
+    quad_length: usize,
+}
+
+impl DecodedText {
+    /// Decodes all of `data`. A body may consist of several pieces, each padded.
+    fn push(&mut self, data: &[u8]) -> Result<(), Status> {
+        self.bytes.reserve(data.len() / QUAD * 3);
+        for letter in data {
+            self.quad[self.quad_length] = *letter;
+            self.quad_length += 1;
+            if self.quad_length == QUAD {
+                self.quad_length = 0;
+                let mut three = [0; 3];
+                let count = BASE64_STANDARD
+                    .decode_slice(self.quad, &mut three)
+                    .map_err(|_| Status::invalid_argument("the body is not in base64, as its content type says"))?;
+                self.bytes.extend_from_slice(&three[..count]);
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes the first bytes.
+    fn take(&mut self, count: usize) -> Bytes {
+        self.bytes.split_to(count).freeze()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.quad_length == 0
+    }
 }
 
 #[cfg(test)]

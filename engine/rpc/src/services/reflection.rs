@@ -10,17 +10,17 @@ use futures_core::Stream;
 use prost::{DecodeError, Message};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 
-use crate::envelope::{Request, Response};
-use crate::proto::reflection::server_reflection_request::MessageRequest;
-use crate::proto::reflection::server_reflection_response::MessageResponse;
-use crate::proto::reflection::server_reflection_server::{ServerReflection, ServerReflectionServer};
-use crate::proto::reflection::{
+use super::proto::reflection::server_reflection_request::MessageRequest;
+use super::proto::reflection::server_reflection_response::MessageResponse;
+use super::proto::reflection::server_reflection_server::{ServerReflection, ServerReflectionServer};
+use super::proto::reflection::{
     ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
     ServerReflectionResponse, ServiceResponse,
 };
+use crate::envelope::{Request, Response};
+use crate::message::streaming::Streaming;
 use crate::server::{Builder, Contracts, Method, Service};
 use crate::status::{Code, Status};
-use crate::streaming::Streaming;
 use crate::unfold::unfold;
 
 /// A `FileDescriptorSet` whose files stay encoded, to preserve unknown options.
@@ -188,13 +188,13 @@ fn unknown(what: &str, name: &str) -> Status {
 }
 
 impl Reflection {
-    fn answer(&self, asked: Option<&MessageRequest>) -> Result<MessageResponse, Status> {
+    fn answer(&self, request: Option<&MessageRequest>) -> Result<MessageResponse, Status> {
         let tables = self.tables.get_or_init(|| {
             let damaged = |error| Status::internal(format!("a service's descriptors cannot be read: {error}"));
             Tables::read(&self.contracts.sets()).map_err(damaged)
         });
-        let asked = asked.ok_or_else(|| Status::new(Code::InvalidArgument, "an empty request"))?;
-        tables.as_ref().map_err(Status::clone)?.answer(asked)
+        let request = request.ok_or_else(|| Status::new(Code::InvalidArgument, "an empty request"))?;
+        tables.as_ref().map_err(Status::clone)?.answer(request)
     }
 
     fn respond(&self, request: ServerReflectionRequest) -> ServerReflectionResponse {

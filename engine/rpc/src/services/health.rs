@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_core::Stream;
 use tokio::sync::watch;
 
-use crate::envelope::{Request, Response};
-pub use crate::proto::health::health_check_response::ServingStatus;
+pub use super::proto::health::health_check_response::ServingStatus;
 #[cfg(feature = "client")]
-pub use crate::proto::health::health_client::HealthClient;
-use crate::proto::health::health_server::{Health, HealthServer};
-pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
+pub use super::proto::health::health_client::HealthClient;
+use super::proto::health::health_server::{Health, HealthServer};
+pub use super::proto::health::{HealthCheckRequest, HealthCheckResponse};
+use crate::envelope::{Request, Response};
 use crate::status::Status;
 use crate::unfold::unfold;
 

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use prost_types::FileDescriptorSet;
 
-use crate::codec::{Decode, Payload};
-use crate::compression::{Budget, Encoding, too_large};
-use crate::message::Framed;
+use crate::message::codec::{Decode, Payload};
+use crate::message::compression::{Budget, Encoding, too_large};
+use crate::message::framing::Framed;
 use crate::status::Status;
 use quire_json::{MessageId, Schema};
 

@@ -11,12 +11,12 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::codec::{Decode, Payload};
-use crate::inbox::{Chunk, Inbox, Run, Taken};
-use crate::message::Framed;
+use crate::message::codec::{Decode, Payload};
+use crate::message::framing::Framed;
+use crate::message::inbox::{Chunk, Inbox, Run, Taken};
+use crate::message::transcode::Reading;
 use crate::metadata::Metadata;
 use crate::status::Status;
-use crate::transcode::Reading;
 
 /// After a compressed message of at least this decompressed size a reader yields: a few bytes may hold megabytes, and
 /// thousands of such messages may wait.
@@ -172,7 +172,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::codec::Encoded;
+    use crate::message::codec::Encoded;
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn others_have_their_turn_after_a_message_that_took_long_to_decompress() {
         let inbox = Inbox::new(Waker::noop().clone(), 1_000);
-        let encoding = crate::compression::Encoding::BUILT[0];
+        let encoding = crate::message::compression::Encoding::BUILT[0];
         let reading = Reading { encoding: Some(encoding), json: None, message_bytes_max: 1 << 20, budget: None };
         let mut messages = Streaming::<Encoded>::new(Arc::clone(&inbox), reading);
         for length in [10, PAUSE_BYTES, 10] {

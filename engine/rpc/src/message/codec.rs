@@ -6,7 +6,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::compression::Encoding;
+use crate::message::compression::Encoding;
 use crate::status::Status;
 
 /// The bytes of a received message, decompressed.
@@ -120,7 +120,7 @@ pub struct Encoded {
 
 /// The bytes of an [`Encoded`].
 pub(crate) enum Chunks {
-    Whole(Bytes),
+    Complete(Bytes),
     Parts(Vec<Bytes>),
     Made(Box<dyn Iterator<Item = Bytes> + Send>),
 }
@@ -149,7 +149,7 @@ impl Encoded {
     /// The bytes in one piece, without a copy if they are contiguous.
     pub fn into_bytes(self) -> Bytes {
         match self.chunks {
-            Chunks::Whole(bytes) => bytes,
+            Chunks::Complete(bytes) => bytes,
             Chunks::Parts(parts) => parts.concat().into(),
             Chunks::Made(_) => {
                 let mut whole = Vec::with_capacity(self.length);
@@ -162,7 +162,7 @@ impl Encoded {
 
 impl From<Bytes> for Encoded {
     fn from(bytes: Bytes) -> Self {
-        Self { length: bytes.len(), encoding: None, chunks: Chunks::Whole(bytes) }
+        Self { length: bytes.len(), encoding: None, chunks: Chunks::Complete(bytes) }
     }
 }
 
@@ -192,7 +192,7 @@ impl Encode for Encoded {
 
     fn encode(self, out: &mut Vec<u8>) {
         match self.chunks {
-            Chunks::Whole(bytes) => out.extend_from_slice(&bytes),
+            Chunks::Complete(bytes) => out.extend_from_slice(&bytes),
             Chunks::Parts(parts) => parts.iter().for_each(|part| out.extend_from_slice(part)),
             Chunks::Made(chunks) => chunks.for_each(|chunk| out.extend_from_slice(&chunk)),
         }

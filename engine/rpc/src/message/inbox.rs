@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::message::{Framed, PREFIX_BYTES};
+use crate::message::framing::{Framed, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::status::Status;
 

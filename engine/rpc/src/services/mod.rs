@@ -1,0 +1,19 @@
+//! Services of the engine's own: health and reflection.
+
+#[cfg(feature = "health")]
+pub mod health;
+#[cfg(feature = "reflection")]
+pub(crate) mod reflection;
+
+/// Generated from `proto/`.
+mod proto {
+    #[cfg(feature = "health")]
+    pub(crate) mod health {
+        include_proto!("grpc.health.v1");
+    }
+
+    #[cfg(feature = "reflection")]
+    pub(crate) mod reflection {
+        include_proto!("grpc.reflection.v1");
+    }
+}
