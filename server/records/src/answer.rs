@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::{
     encode::Format,
     query::Selection,
-    table::{Encoded, Place},
+    table::{Encoded, Span},
 };
 
 /// Minimum size of a contiguous run of rows sent without copying. Shorter ones are copied together: a write of many
@@ -114,20 +114,20 @@ pub(crate) struct Chunks {
     next_row: usize,
     stage: Stage,
     /// A run that was found while another chunk was filled.
-    waiting: Option<Place>,
+    waiting: Option<Span>,
 }
 
 impl Chunks {
     /// The contiguous run from the next row on.
-    fn run(&mut self, encoded: &Encoded, rows: &[u32], format: Format) -> Option<Place> {
+    fn run(&mut self, encoded: &Encoded, rows: &[u32], format: Format) -> Option<Span> {
         if let Some(waiting) = self.waiting.take() {
             return Some(waiting);
         }
-        let mut run = encoded.place(*rows.get(self.next_row)?);
+        let mut run = encoded.span(*rows.get(self.next_row)?);
         self.next_row += 1;
         while run.len() < RUN_BYTES
             && let Some(next) = rows.get(self.next_row)
-            && run.join(encoded.place(*next))
+            && run.join(encoded.span(*next))
         {
             self.next_row += 1;
         }
@@ -240,7 +240,7 @@ mod tests {
         let answer = answer(0, "x", Format::Protobuf);
         let Body::Rows(selection, format) = answer.body.clone() else { panic!("rows that lie ready") };
         let encoded = selection.table().encoded(format).unwrap();
-        let block = encoded.bytes_at(encoded.place(0)).as_ptr();
+        let block = encoded.bytes_at(encoded.span(0)).as_ptr();
         let chunks: Vec<Bytes> = answer.chunks().collect();
         let mut offset = 0;
         for chunk in &chunks[1..chunks.len() - 1] {

@@ -2,10 +2,7 @@
 //! a backlog by time ([`Admission`]).
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -18,25 +15,16 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub(crate) struct Pool {
     permits: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    queue: Semaphore,
     waiting_max: usize,
     admission: Mutex<Admission>,
-}
-
-/// A place in the queue, released on drop.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 impl Pool {
     pub(crate) fn new(jobs: usize, waiting_max: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(jobs)),
-            waiting: AtomicUsize::new(0),
+            queue: Semaphore::new(waiting_max),
             waiting_max,
             admission: Mutex::default(),
         }
@@ -47,7 +35,7 @@ impl Pool {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
+        self.waiting_max - self.queue.available_permits()
     }
 
     /// Runs `job` in its turn. A caller that gives up leaves the queue; one whose turn would come after its `deadline`
@@ -60,15 +48,11 @@ impl Pool {
         let permit = if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             permit
         } else {
-            let busy = Fault::Busy { at: self.waiting_max };
-            let place = |waiting| (waiting < self.waiting_max).then_some(waiting + 1);
-            if self.waiting.fetch_update(Relaxed, Relaxed, place).is_err() {
-                return Err(busy);
-            }
-            let _place = Waiting(&self.waiting);
+            let busy = || Fault::Busy { at: self.waiting_max };
+            let _place = self.queue.try_acquire().map_err(|_| busy())?;
             let admitted = self.admission().admit(now(), self.waiting() - 1, false, deadline);
             admitted.map_err(|retry_after| Fault::Overloaded { retry_after })?;
-            Arc::clone(&self.permits).acquire_owned().await.map_err(|_| busy)?
+            Arc::clone(&self.permits).acquire_owned().await.map_err(|_| busy())?
         };
         self.begin(deadline)?;
         let work = move || {

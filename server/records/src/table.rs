@@ -58,14 +58,12 @@ impl Table {
 
     /// Length of the row in this form, pre-encoded or not.
     pub(crate) fn row_bytes(&self, row: u32, format: Format) -> usize {
-        match self.encoded(format) {
-            Some(encoded) => encoded.place(row).len(),
-            None => {
-                let mut encoded = Vec::new();
-                self.encoder.row(format, self.values(row), &mut encoded);
-                encoded.len()
-            }
+        if let Some(encoded) = self.encoded(format) {
+            return encoded.span(row).len();
         }
+        let mut encoded = Vec::new();
+        self.encoder.row(format, self.values(row), &mut encoded);
+        encoded.len()
     }
 
     pub(crate) fn encoder(&self) -> &RowEncoder {
@@ -299,13 +297,13 @@ pub(crate) struct Encoded {
 
 /// Location of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Span {
     block: usize,
     start: usize,
     end: usize,
 }
 
-impl Place {
+impl Span {
     pub(crate) fn len(self) -> usize {
         self.end - self.start
     }
@@ -327,21 +325,21 @@ impl Place {
 
 impl Encoded {
     #[expect(clippy::cast_possible_truncation, reason = "blocks are counted and measured in 32 bits each")]
-    pub(crate) fn place(&self, row: u32) -> Place {
+    pub(crate) fn span(&self, row: u32) -> Span {
         let (from, to) = (self.starts[row as usize], self.starts[row as usize + 1]);
         let (block, start) = ((from >> 32) as usize, from as u32 as usize);
         let end = if to >> 32 == from >> 32 { to as u32 as usize } else { self.blocks[block].len() };
-        Place { block, start, end }
+        Span { block, start, end }
     }
 
     /// The bytes, borrowed.
-    pub(crate) fn bytes_at(&self, place: Place) -> &[u8] {
-        &self.blocks[place.block][place.start..place.end]
+    pub(crate) fn bytes_at(&self, span: Span) -> &[u8] {
+        &self.blocks[span.block][span.start..span.end]
     }
 
     /// The bytes, shared.
-    pub(crate) fn share(&self, place: Place) -> Bytes {
-        self.blocks[place.block].slice(place.start..place.end)
+    pub(crate) fn share(&self, span: Span) -> Bytes {
+        self.blocks[span.block].slice(span.start..span.end)
     }
 
     /// Memory, in bytes.
@@ -381,12 +379,12 @@ mod encoded_tests {
         }
         let encoded = growing.finish();
         for (number, length) in (0u8..).zip(lengths) {
-            let bytes = encoded.bytes_at(encoded.place(number.into()));
+            let bytes = encoded.bytes_at(encoded.span(number.into()));
             assert!(bytes.len() == length && bytes.iter().all(|byte| *byte == number), "{number}: {}", bytes.len());
-            assert_eq!(encoded.share(encoded.place(number.into())), bytes);
+            assert_eq!(encoded.share(encoded.span(number.into())), bytes);
         }
-        let mut run = encoded.place(0);
-        assert!(run.join(encoded.place(1)) && run.join(encoded.place(2)) && !run.join(encoded.place(3)));
+        let mut run = encoded.span(0);
+        assert!(run.join(encoded.span(1)) && run.join(encoded.span(2)) && !run.join(encoded.span(3)));
         assert_eq!(run.len(), BLOCK_BYTES);
         assert!(encoded.bytes() >= lengths.iter().sum());
     }

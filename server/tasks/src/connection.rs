@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     fault::Fault,
     line::{self, BadLine, Form, Line, Lines},
-    runner::{Place, Runner},
+    runner::{Runner, Slot},
     task::Task,
 };
 
@@ -110,7 +110,7 @@ struct Connection<S> {
     /// Bytes read and not yet split into lines.
     input: Vec<u8>,
     /// Unanswered requests, oldest first, each with its slot until the reply is written.
-    waiting: FuturesOrdered<BoxFuture<'static, (Answer, Place)>>,
+    waiting: FuturesOrdered<BoxFuture<'static, (Answer, Slot)>>,
     /// Replies; the first `written` bytes have been sent.
     output: Vec<u8>,
     written: usize,
@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn has_room(&self) -> bool {
         self.waiting.len() < self.runner.in_flight_max
             && self.output.len() < OUTPUT_BYTES_MAX
-            && self.runner.places.has_room(self.waiting.is_empty())
+            && self.runner.slots.has_room(self.waiting.is_empty())
     }
 
     /// Reads once, if the last input is used up and there is room. Pending without room, too: whatever makes room wakes
@@ -237,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if read.filled().is_empty() {
             if let Some(line) = self.lines.finish() {
                 // The last request of a connection needs no room.
-                self.take_line(line, Place::OWN);
+                self.take_line(line, Slot::OWN);
             }
             self.end(Closed::Finished);
             return Poll::Ready(Ok(()));
@@ -267,14 +267,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn cut(&mut self, bytes: &mut &[u8]) {
         while self.ending.is_none() && self.has_room() {
             // Room is checked first, because a line cannot be put back and another thread may take the room.
-            let Some(place) = self.runner.places.take(self.waiting.is_empty()) else { break };
+            let Some(slot) = self.runner.slots.take(self.waiting.is_empty()) else { break };
             let Some(line) = self.lines.next(bytes) else { break };
             self.active_at = Instant::now();
-            self.take_line(line, place);
+            self.take_line(line, slot);
         }
     }
 
-    fn take_line(&mut self, line: Line, place: Place) {
+    fn take_line(&mut self, line: Line, slot: Slot) {
         if let Some(challenge) = &self.challenge
             && line != Line::Hello
         {
@@ -296,39 +296,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match line {
             Line::Token(_) => {}
-            Line::Task(task) => self.take_task(task, place),
+            Line::Task(task) => self.take_task(task, slot),
             Line::Hello => self.form = Form::Text,
             Line::Bad(bad) => {
                 self.runner.metrics.bad_line(&bad);
                 match self.form {
                     Form::Byte => self.end(Closed::BadLine(bad)),
-                    Form::Text => self.answer(Answer::Error(bad), place),
+                    Form::Text => self.answer(Answer::Error(bad), slot),
                 }
             }
         }
     }
 
-    fn take_task(&mut self, task: Task, place: Place) {
+    fn take_task(&mut self, task: Task, slot: Slot) {
         let form = self.form;
         if let Some(result) = self.runner.known(task) {
-            return self.answer(Answer::Result(form, result), place);
+            return self.answer(Answer::Result(form, result), slot);
         }
         let runner = Arc::clone(&self.runner);
         let client = self.client.clone();
         let run = async move {
             // The byte form has no way to report a refusal, so its replies wait.
             let done = runner.run(task, &client, form == Form::Text).await;
-            (done.map_or_else(|fault| Answer::Failed(form, fault), |result| Answer::Result(form, result)), place)
+            (done.map_or_else(|fault| Answer::Failed(form, fault), |result| Answer::Result(form, result)), slot)
         };
         self.waiting.push_back(run.boxed());
     }
 
     /// Queues a ready answer behind those to earlier requests.
-    fn answer(&mut self, answer: Answer, place: Place) {
+    fn answer(&mut self, answer: Answer, slot: Slot) {
         if self.waiting.is_empty() {
             self.write(answer);
         } else {
-            self.waiting.push_back(std::future::ready((answer, place)).boxed());
+            self.waiting.push_back(std::future::ready((answer, slot)).boxed());
         }
     }
 
@@ -336,7 +336,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// whether there were any.
     fn collect_answers(&mut self, context: &mut Context<'_>) -> bool {
         let mut some = false;
-        while let Poll::Ready(Some((answer, _place))) = self.waiting.poll_next_unpin(context) {
+        while let Poll::Ready(Some((answer, _slot))) = self.waiting.poll_next_unpin(context) {
             some = true;
             self.write(answer);
         }
@@ -404,7 +404,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut read = ReadBuf::uninit(&mut space);
             match Pin::new(&mut self.stream).poll_read(context, &mut read) {
                 Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
-                // Neither a stopping server nor a client that needs the place waits for idle clients.
+                // Neither a stopping server nor a client that needs the slot waits for idle clients.
                 Poll::Pending if !matches!(self.ending, Some(Closed::Drained | Closed::Replaced)) => {
                     return Poll::Pending;
                 }

@@ -1,16 +1,18 @@
 //! Schedules tasks: at once, in their client's turn, after an equal task, or strictly one after another.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
     task::Poll,
 };
 
 use futures_util::poll;
 use hosting::Client;
-use tokio::{runtime::Handle, sync::Semaphore};
+use quick_cache::sync::Cache;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 use crate::{
     cpu::{self, Cpu},
@@ -29,8 +31,9 @@ pub(crate) struct Runner {
     /// Limit of unanswered requests on one connection.
     pub(crate) in_flight_max: usize,
     /// Slots for waiting requests of all connections.
-    pub(crate) places: Places,
-    cache: Option<Cache>,
+    pub(crate) slots: Slots,
+    /// Results by task. Keys are hashed with a secret, because callers choose them.
+    cache: Option<Cache<Task, u8>>,
     cpu: Cpu,
     turns: Turns,
     /// Permit to run, if tasks run one after another.
@@ -47,7 +50,7 @@ impl Runner {
             limits,
             metrics,
             in_flight_max: if each { limits.in_flight } else { 1 },
-            places: Places::new(limits.waiting),
+            slots: Slots::new(limits.waiting),
             cache: settings.cache.then(|| Cache::new(limits.cache_entries)),
             alone: (settings.concurrency == Concurrency::None).then(|| Semaphore::new(1)),
         }
@@ -55,7 +58,7 @@ impl Runner {
 
     /// Returns a cached result.
     pub(crate) fn known(&self, task: Task) -> Option<u8> {
-        let result = self.cache.as_ref()?.get(task)?;
+        let result = self.cache.as_ref()?.get(&task)?;
         self.metrics.answered(task.kind, Outcome::Cached);
         Some(result)
     }
@@ -84,7 +87,8 @@ impl Runner {
         };
         let result = match &self.cache {
             Some(cache) => {
-                let mut computed = std::pin::pin!(cache.get_or_compute(task, compute));
+                // An equal task in flight is waited for; if its caller gives up, one that waits takes over.
+                let mut computed = pin!(cache.get_or_insert_async(&task, compute));
                 match poll!(&mut computed) {
                     Poll::Ready(result) => result,
                     Poll::Pending => {
@@ -113,78 +117,37 @@ impl Runner {
     }
 }
 
-/// Cached results.
-///
-/// Keys are hashed with a secret, because callers choose them.
+/// Slots for waiting requests.
 #[derive(Debug)]
-pub(crate) struct Cache(quick_cache::sync::Cache<Task, u8>);
+pub(crate) struct Slots(Arc<Semaphore>);
 
-impl Cache {
-    pub(crate) fn new(entries_max: usize) -> Self {
-        Self(quick_cache::sync::Cache::new(entries_max))
-    }
-
-    pub(crate) fn get(&self, task: Task) -> Option<u8> {
-        self.0.get(&task)
-    }
-
-    /// Returns the cached result, or that of an equal task in flight once it is ready, or else that of `compute`. If
-    /// the computing caller gives up, a waiting one takes over.
-    pub(crate) async fn get_or_compute(
-        &self,
-        task: Task,
-        compute: impl Future<Output = Result<u8, Fault>>,
-    ) -> Result<u8, Fault> {
-        self.0.get_or_insert_async(&task, compute).await
-    }
-}
-
-/// The shared pool of slots.
-#[derive(Clone, Debug)]
-pub(crate) struct Places {
-    taken: Arc<AtomicUsize>,
-    most: usize,
-}
-
-/// Slot of a waiting request; released on drop.
+/// Slot of a waiting request, released on drop; empty for the connection's own slot.
 #[derive(Debug)]
-pub(crate) struct Place {
-    /// `None` for the connection's own slot.
-    shared: Option<Arc<AtomicUsize>>,
+pub(crate) struct Slot {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl Slot {
     /// The connection's own slot.
-    pub(crate) const OWN: Self = Self { shared: None };
+    pub(crate) const OWN: Self = Self { _permit: None };
 }
 
-impl Places {
+impl Slots {
     pub(crate) fn new(most: usize) -> Self {
-        Self { taken: Arc::default(), most }
+        Self(Arc::new(Semaphore::new(most)))
     }
 
     /// True if a connection may have another waiting request; `is_first` if it has none yet.
     pub(crate) fn has_room(&self, is_first: bool) -> bool {
-        is_first || self.taken.load(Ordering::Relaxed) < self.most
+        is_first || self.0.available_permits() > 0
     }
 
     /// Takes a slot, if there is one.
-    pub(crate) fn take(&self, is_first: bool) -> Option<Place> {
+    pub(crate) fn take(&self, is_first: bool) -> Option<Slot> {
         if is_first {
-            return Some(Place::OWN);
+            return Some(Slot::OWN);
         }
-        // Relaxed, since the count guards no other memory.
-        let more = |taken: usize| (taken < self.most).then_some(taken + 1);
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Place { shared: Some(Arc::clone(&self.taken)) })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(taken) = &self.shared {
-            taken.fetch_sub(1, Ordering::Relaxed);
-        }
+        Arc::clone(&self.0).try_acquire_owned().ok().map(|permit| Slot { _permit: Some(permit) })
     }
 }
 
@@ -193,13 +156,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_always_has_a_place_and_others_have_so_many_and_no_more() {
-        let places = Places::new(2);
-        let taken: Vec<Place> = [true, false, true, false].into_iter().filter_map(|first| places.take(first)).collect();
+    fn the_first_always_has_a_slot_and_others_have_so_many_and_no_more() {
+        let slots = Slots::new(2);
+        let taken: Vec<Slot> = [true, false, true, false].into_iter().filter_map(|first| slots.take(first)).collect();
         assert_eq!(taken.len(), 4);
-        assert!(places.take(false).is_none() && !places.has_room(false));
-        assert!(places.take(true).is_some() && places.has_room(true));
+        assert!(slots.take(false).is_none() && !slots.has_room(false));
+        assert!(slots.take(true).is_some() && slots.has_room(true));
         drop(taken);
-        assert!(places.take(false).is_some() && places.has_room(false));
+        assert!(slots.take(false).is_some() && slots.has_room(false));
     }
 }

@@ -1,7 +1,7 @@
 //! Fair scheduling of a bounded number of concurrent tasks: while tasks wait, each client gets one turn per round,
 //! however many tasks another has queued.
 //!
-//! This is fair queueing (Nagle, RFC 970) with tasks in place of packets. A waiting task belongs to the round after its
+//! This is fair queueing (Nagle, RFC 970) with tasks in key of packets. A waiting task belongs to the round after its
 //! client's last waiting task, or to the next round if the client has none. Turns are granted by round, then in order
 //! of arrival.
 
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::fault::Fault;
 
 /// A round, then an arrival number.
-type Place = (u64, u64);
+type QueueKey = (u64, u64);
 
 /// The waiting tasks of one client.
 #[derive(Debug)]
@@ -32,25 +32,25 @@ struct State {
     free: usize,
     round: u64,
     arrivals: u64,
-    waiting: BTreeMap<Place, (Client, oneshot::Sender<Turn>)>,
+    waiting: BTreeMap<QueueKey, (Client, oneshot::Sender<Turn>)>,
     queues: HashMap<Client, Queue>,
     admission: Admission,
 }
 
 impl State {
-    fn join(&mut self, client: &Client) -> (Place, oneshot::Receiver<Turn>) {
+    fn join(&mut self, client: &Client) -> (QueueKey, oneshot::Receiver<Turn>) {
         let queue = self.queues.entry(client.clone()).or_insert(Queue { last_round: self.round, tasks: 0 });
         queue.last_round = queue.last_round.max(self.round) + 1;
         queue.tasks += 1;
         self.arrivals += 1;
-        let place = (queue.last_round, self.arrivals);
+        let key = (queue.last_round, self.arrivals);
         let (turn, given) = oneshot::channel();
-        self.waiting.insert(place, (client.clone(), turn));
-        (place, given)
+        self.waiting.insert(key, (client.clone(), turn));
+        (key, given)
     }
 
-    fn leave(&mut self, place: Place) -> Option<oneshot::Sender<Turn>> {
-        let (client, turn) = self.waiting.remove(&place)?;
+    fn leave(&mut self, key: QueueKey) -> Option<oneshot::Sender<Turn>> {
+        let (client, turn) = self.waiting.remove(&key)?;
         if let Some(queue) = self.queues.get_mut(&client) {
             queue.tasks -= 1;
             if queue.tasks == 0 {
@@ -61,9 +61,9 @@ impl State {
     }
 
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        let place = *self.waiting.first_key_value()?.0;
-        self.round = place.0;
-        let turn = self.leave(place);
+        let key = *self.waiting.first_key_value()?.0;
+        self.round = key.0;
+        let turn = self.leave(key);
         self.admission.taken(Instant::now(), 1, self.waiting.len());
         turn
     }
@@ -102,7 +102,7 @@ impl Turns {
 
     /// Waits for a turn. A task dropped meanwhile leaves the queue.
     pub(crate) async fn take(&self, client: &Client) -> Result<Turn, Fault> {
-        let (place, given) = {
+        let (key, given) = {
             let mut state = self.lock();
             if state.free > 0 {
                 state.free -= 1;
@@ -110,7 +110,7 @@ impl Turns {
             }
             state.join(client)
         };
-        let _queued = Queued { turns: self, place };
+        let _queued = Queued { turns: self, key };
         given.await.map_err(|_| Fault::Stopped)
     }
 
@@ -135,12 +135,12 @@ impl Turns {
 /// A task's position in the queue; it leaves the queue on drop.
 struct Queued<'a> {
     turns: &'a Turns,
-    place: Place,
+    key: QueueKey,
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.turns.lock().leave(self.place);
+        self.turns.lock().leave(self.key);
     }
 }
 
