@@ -127,7 +127,7 @@ impl Table {
             (Effect::Put, Some((value, expires_at_ms))) => {
                 self.usage.take(Some(old), entry_bytes(place.key(), value))?;
                 if matches!(present, Present::Expired(_)) {
-                    self.hub.tell(EventKind::Expired, place.key(), None, self.next_version());
+                    self.hub.notify(EventKind::Expired, place.key(), None, self.next_version());
                 }
                 let entry = Entry { value: value.clone(), version: self.next_version(), expires_at_ms };
                 let version = entry.version;
@@ -147,14 +147,14 @@ impl Table {
     fn insert(&self, place: VacantEntry<'_, Key, Entry>, entry: Entry) {
         self.index.insert(place.key());
         self.expiries.add(place.key(), &entry);
-        self.hub.tell(EventKind::Put, place.key(), Some(&entry.value), entry.version);
+        self.hub.notify(EventKind::Put, place.key(), Some(&entry.value), entry.version);
         place.insert_entry(entry);
     }
 
     fn replace(&self, mut place: OccupiedEntry<'_, Key, Entry>, entry: Entry) {
         self.expiries.remove(place.get());
         self.expiries.add(place.key(), &entry);
-        self.hub.tell(EventKind::Put, place.key(), Some(&entry.value), entry.version);
+        self.hub.notify(EventKind::Put, place.key(), Some(&entry.value), entry.version);
         place.insert(entry);
     }
 
@@ -162,7 +162,7 @@ impl Table {
         self.index.remove(place.key());
         self.expiries.remove(place.get());
         self.usage.free(entry_bytes(place.key(), &place.get().value));
-        self.hub.tell(kind, place.key(), None, version);
+        self.hub.notify(kind, place.key(), None, version);
         let _ = place.remove_entry();
     }
 
@@ -171,7 +171,7 @@ impl Table {
         match self.map.entry_sync(key) {
             hash_map::Entry::Occupied(place) => {
                 if matches!(self.presence(place.get()), Present::Expired(_)) {
-                    self.hub.tell(EventKind::Expired, place.key(), None, entry.version);
+                    self.hub.notify(EventKind::Expired, place.key(), None, entry.version);
                 }
                 self.replace(place, entry);
             }

@@ -145,7 +145,7 @@ impl Hub {
 
     /// Queues the change for the key's watchers. Called with the key's map slot locked, which keeps its events in
     /// order.
-    pub(crate) fn tell(&self, kind: EventKind, key: &Key, value: Option<&Value>, version: Version) {
+    pub(crate) fn notify(&self, kind: EventKind, key: &Key, value: Option<&Value>, version: Version) {
         if self.count() == 0 {
             return;
         }

@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 /// Reports the outcome of a waiting message to its caller.
 pub trait Answer {
     /// Called when the message was handled, its turn has come, or it is refused.
-    fn tell(self, outcome: Result<u64, Refusal>);
+    fn report(self, outcome: Result<u64, Refusal>);
 }
 
 /// An entry that waits for its turn.
@@ -181,15 +181,15 @@ impl<A: Answer> Game<A> {
             match early {
                 // Superseded: another message with this serial came while this one only waited to run.
                 Early::Message { answer, .. } | Early::Turn { answer } if serial <= self.handled => {
-                    answer.tell(Err(Refusal::Duplicate { serial, next: self.next() }));
+                    answer.report(Err(Refusal::Duplicate { serial, next: self.next() }));
                 }
                 Early::Message { name, count, answer } => {
                     let value = self.handle(&name, count);
-                    answer.tell(Ok(value));
+                    answer.report(Ok(value));
                 }
                 // The waiting caller resumes when its task runs; nothing behind it can be handled before.
                 Early::Turn { answer } => {
-                    answer.tell(Ok(serial));
+                    answer.report(Ok(serial));
                     break;
                 }
             }
@@ -214,7 +214,7 @@ impl<A: Answer> Game<A> {
         for (_, early) in std::mem::take(&mut self.early).into_values() {
             bytes += early.bytes();
             match early {
-                Early::Message { answer, .. } | Early::Turn { answer } => answer.tell(Err(Refusal::Over { missing })),
+                Early::Message { answer, .. } | Early::Turn { answer } => answer.report(Err(Refusal::Over { missing })),
             }
         }
         self.handled = 0;

@@ -12,8 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::counts::Counts;
-use crate::game::Sums;
-use crate::game::{Answer, EARLY_BYTES, Game, Ticket, Turn};
+use crate::game::{Answer, EARLY_BYTES, Game, Sums, Ticket, Turn};
 use crate::refusal::Refusal;
 use crate::settings::{GameLimits, Group};
 
@@ -215,7 +214,7 @@ const EXPIRE_PAUSE_MIN: Duration = Duration::from_millis(10);
 type Outcome = Result<u64, Refusal>;
 
 impl Answer for oneshot::Sender<Outcome> {
-    fn tell(self, outcome: Outcome) {
+    fn report(self, outcome: Outcome) {
         // If the caller has left, the message is gone or its value is dropped.
         drop(self.send(outcome));
     }
@@ -277,20 +276,7 @@ impl Room {
     /// Handles a message if it is the next.
     #[inline]
     pub fn attempt(&self, serial: u64, name: &[u8], count: u64) -> Attempt {
-        let mut state = self.lock();
-        if state.is_closed {
-            return Attempt::Closed;
-        }
-        match state.game.turn(serial, self.window_messages) {
-            Ok(Turn::Now) => {
-                state.is_touched = true;
-                let value = state.game.handle(name, count);
-                self.release(state.game.catch_up());
-                Attempt::Handled(value)
-            }
-            Ok(Turn::Later) => Attempt::Early,
-            Err(refusal) => Attempt::Refused(refusal),
-        }
+        self.handle_if_next(serial, |game| game.handle(name, count))
     }
 
     /// Handles messages with consecutive serials if the first is the next, and adds their values.
@@ -300,18 +286,24 @@ impl Room {
         messages: impl Iterator<Item = (&'a [u8], u64)>,
         mut value: impl FnMut(u64),
     ) -> Attempt {
+        self.handle_if_next(first_serial, |game| {
+            messages.for_each(|(name, count)| value(game.handle(name, count)));
+            0
+        })
+    }
+
+    #[inline]
+    fn handle_if_next(&self, serial: u64, handle: impl FnOnce(&mut Game<oneshot::Sender<Outcome>>) -> u64) -> Attempt {
         let mut state = self.lock();
         if state.is_closed {
             return Attempt::Closed;
         }
-        match state.game.turn(first_serial, self.window_messages) {
+        match state.game.turn(serial, self.window_messages) {
             Ok(Turn::Now) => {
                 state.is_touched = true;
-                for (name, count) in messages {
-                    value(state.game.handle(name, count));
-                }
+                let value = handle(&mut state.game);
                 self.release(state.game.catch_up());
-                Attempt::Handled(0)
+                Attempt::Handled(value)
             }
             Ok(Turn::Later) => Attempt::Early,
             Err(refusal) => Attempt::Refused(refusal),
@@ -349,19 +341,13 @@ impl Room {
             return Err(Refusal::NoRoomToWait { missing, bytes_max });
         }
         state.is_touched = true;
-        let (answer, told) = oneshot::channel();
+        let (answer, outcome) = oneshot::channel();
         let ticket = keep(&mut state.game, answer);
         if turn == Turn::Now {
             self.release(state.game.catch_up());
         }
         drop(state);
-        Ok(Some(Waiting { room: Arc::clone(self), ticket, told }))
-    }
-
-    /// The checksums so far, and the number of messages they cover.
-    pub fn so_far(&self) -> (Sums, u64) {
-        let state = self.lock();
-        (state.game.sums(), state.game.handled())
+        Ok(Some(Waiting { room: Arc::clone(self), ticket, outcome }))
     }
 
     pub(super) fn take_touched(&self) -> bool {
@@ -393,14 +379,14 @@ impl Drop for Room {
 pub struct Waiting {
     room: Arc<Room>,
     ticket: Ticket,
-    told: oneshot::Receiver<Outcome>,
+    outcome: oneshot::Receiver<Outcome>,
 }
 
 impl Waiting {
     /// Waits until the message was handled, or for as long as a message may wait.
     pub async fn outcome(mut self) -> Outcome {
         let wait = self.room.wait;
-        if let Ok(Ok(outcome)) = timeout(wait, &mut self.told).await {
+        if let Ok(Ok(outcome)) = timeout(wait, &mut self.outcome).await {
             return outcome;
         }
         let missing = self.room.lock().game.next();

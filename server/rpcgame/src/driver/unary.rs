@@ -45,19 +45,19 @@ pub(super) async fn play(
         Request::new(Try { serial, name: &pair.name, count: pair.count })
     });
     let start = |request| channel.unary::<Try<'_>, Tried, _>(&TRY, request);
-    windowed(requests, &mut window, start, Watch::new(deadline), |heard| match heard {
-        Heard::Answer(_, Err(status)) if status.code() == Code::Unimplemented => Err(options.unserved(TRY_SERVED)),
-        Heard::Answer(serial, answer) => {
+    windowed(requests, &mut window, start, Watch::new(deadline), |event| match event {
+        CallEvent::Answer(_, Err(status)) if status.code() == Code::Unimplemented => Err(options.unserved(TRY_SERVED)),
+        CallEvent::Answer(serial, answer) => {
             let answer = answer.map_err(|status| Failure::Refused { what: format!("message {serial}"), status })?;
             let value = answer.into_inner().0.map_err(|fault| Failure::Nonsense(fault.to_string()))?;
             received.value(value);
             Ok(())
         }
-        Heard::Silence(standing) => {
+        CallEvent::Silence(standing) => {
             (received.progress)(Progress::Silent(standing));
             Ok(())
         }
-        Heard::End(standing) => Err(options.late(Some(standing))),
+        CallEvent::End(standing) => Err(options.late(Some(standing))),
     })
     .await?;
     let done = RpcGameClient::new(channel.clone()).done(DoneRequest {}).await;
@@ -77,7 +77,7 @@ pub(super) fn window(options: &Options) -> Window {
 }
 
 /// Event of the calls in flight.
-enum Heard<Res> {
+enum CallEvent<Res> {
     /// The answer to the message with this serial.
     Answer(u64, Result<Response<Res>, Status>),
     /// No answer came for some time; it may still come.
@@ -92,7 +92,7 @@ async fn windowed<Req, Res, Fut>(
     window: &mut Window,
     mut start: impl FnMut(Req) -> Fut,
     mut watch: Watch,
-    mut heard: impl FnMut(Heard<Res>) -> Result<(), Failure>,
+    mut on_event: impl FnMut(CallEvent<Res>) -> Result<(), Failure>,
 ) -> Result<(), Failure>
 where
     Fut: Future<Output = Result<Response<Res>, Status>>,
@@ -107,7 +107,7 @@ where
             while let Some(first) = calls.front_mut() {
                 let Poll::Ready(result) = first.poll(cx) else { break };
                 answered += 1;
-                heard(Heard::Answer(answered, result))?;
+                on_event(CallEvent::Answer(answered, result))?;
                 if let Some(done) = calls.pop_front() {
                     spares.push(done.future);
                 }
@@ -138,8 +138,8 @@ where
         let standing = Standing { serial: answered + 1, under_way: calls.len() as u64 };
         while let Some(alarm) = watch.poll(cx) {
             match alarm {
-                Alarm::Silent => heard(Heard::Silence(standing))?,
-                Alarm::Over => return Poll::Ready(heard(Heard::End(standing))),
+                Alarm::Silent => on_event(CallEvent::Silence(standing))?,
+                Alarm::Over => return Poll::Ready(on_event(CallEvent::End(standing))),
             }
         }
         Poll::Pending

@@ -200,10 +200,10 @@ impl Connection {
 
     /// Checks that the server grants no more than requested.
     fn check(&self, welcome: &Welcome) -> Result<(), Fault> {
-        let asked = &self.hello;
-        let fits = (asked.version_min..=asked.version_max).contains(&welcome.version)
-            && (1..=asked.window_messages).contains(&welcome.window_messages)
-            && welcome.table.at_most(asked.table) == welcome.table
+        let hello = &self.hello;
+        let fits = (hello.version_min..=hello.version_max).contains(&welcome.version)
+            && (1..=hello.window_messages).contains(&welcome.window_messages)
+            && welcome.table.at_most(hello.table) == welcome.table
             && welcome.frame_bytes_max >= welcome.name_bytes_max.saturating_add(FRAME_BYTES_BESIDE_NAME);
         if fits { Ok(()) } else { Err(Fault::malformed("the server's WELCOME is not what was asked for")) }
     }

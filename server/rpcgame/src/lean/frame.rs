@@ -341,8 +341,8 @@ impl Fault {
     }
 
     pub(super) fn too_many_connections(most: usize) -> Self {
-        let told = format!("the server's limit rpcgame.lean_connections is {most}: close another connection first");
-        Self::new(FaultCode::Limit, told)
+        let message = format!("the server's limit rpcgame.lean_connections is {most}: close another connection first");
+        Self::new(FaultCode::Limit, message)
     }
 
     pub(super) fn limit(what: &str, value: usize, setting: &str, most: usize) -> Self {

@@ -24,7 +24,7 @@ struct Name {
 struct NoWaiter(Infallible);
 
 impl Answer for NoWaiter {
-    fn tell(self, _: Result<u64, Refusal>) {
+    fn report(self, _: Result<u64, Refusal>) {
         match self.0 {}
     }
 }
