@@ -46,7 +46,7 @@ fn stalls() -> bool {
         let seen_ms = seen.response.quantile_us(share) / 1e3;
         near(&format!("open loop, p{}", share * 100.0), seen_ms, (share - 0.2) * 1000.0, 0.01)
     });
-    let closed = measure(&plan(Pace::Closed { ramp_up: Duration::ZERO }, 4, 1), &stalling);
+    let closed = measure(&plan(Pace::Closed, 4, 1), &stalling);
     let hidden_ms = closed.response.quantile_us(0.99) / 1e3;
     open_loop.into_iter().all(|holds| holds) & below("closed loop, p99 in ms", hidden_ms, 3.0)
 }

@@ -9,10 +9,7 @@ use crate::schedule::{Arrivals, Profile};
 pub enum Pace {
     /// Closed loop: each client sends its next request after the answer to the last. Shows capacity, but hides the cost
     /// of waiting (coordinated omission).
-    Closed {
-        /// The clients begin one after another over this time.
-        ramp_up: Duration,
-    },
+    Closed,
     /// Open loop: requests are due at times that do not depend on the server; each is timed from its due time.
     Open {
         /// Spacing of the due times.

@@ -109,7 +109,7 @@ impl Window {
 
 /// Client and due time of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Scheduled {
     pub(crate) number: u64,
     /// Client number; in an open loop, connection number.
     pub(crate) client: u32,
@@ -145,9 +145,9 @@ impl Recorder {
 
     /// Records a finished request; returns true if it is measured.
     #[inline]
-    pub(crate) fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
+    pub(crate) fn record(&mut self, scheduled: Scheduled, answer: &Answer) -> bool {
         let Answer { sent_at, first_byte_at, done_at, ending } = *answer;
-        let began_at = asked.due_at.unwrap_or(sent_at);
+        let began_at = scheduled.due_at.unwrap_or(sent_at);
         let response = nanos(done_at, began_at);
         if ending.number < ENDINGS_MAX {
             self.part.completed += u64::from(self.window.contains(done_at));
@@ -160,7 +160,7 @@ impl Recorder {
             return false;
         }
         self.part.response.histogram.saturating_record(response);
-        if asked.due_at.is_some() {
+        if scheduled.due_at.is_some() {
             self.part.service.histogram.saturating_record(nanos(done_at, sent_at));
             self.part.lag.histogram.saturating_record(nanos(sent_at, began_at));
         }
@@ -168,11 +168,11 @@ impl Recorder {
             self.part.first_byte.histogram.saturating_record(nanos(first_byte_at, sent_at));
         }
         self.count_ending(ending, done_at);
-        self.keep_finish(asked, response, done_at);
+        self.keep_finish(scheduled, response, done_at);
         if self.rows.is_some() {
             self.keep_row(Row {
-                number: asked.number,
-                client: Some(asked.client),
+                number: scheduled.number,
+                client: Some(scheduled.client),
                 scheduled_ns: nanos(began_at, self.window.begin),
                 sent_ns: Some(nanos(sent_at, self.window.begin)),
                 first_byte_ns: first_byte_at.map(|at| nanos(at, self.window.begin)),
@@ -216,7 +216,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn keep_finish(&mut self, asked: Asked, response: u64, done_at: Instant) {
+    fn keep_finish(&mut self, scheduled: Scheduled, response: u64, done_at: Instant) {
         self.finishes_seen += 1;
         if !(self.finishes_seen - 1).is_multiple_of(self.finishes_stride) {
             return;
@@ -232,8 +232,8 @@ impl Recorder {
         let at = done_at.saturating_duration_since(self.window.begin);
         let response = Duration::from_nanos(response);
         self.finishes.push(Finish {
-            client: asked.client,
-            turn: asked.turn,
+            client: scheduled.client,
+            turn: scheduled.turn,
             at_seconds: at.as_secs_f64(),
             response_us: response.as_secs_f64() * 1e6,
         });

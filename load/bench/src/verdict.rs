@@ -6,7 +6,7 @@
 use crate::measurement::{Run, ServerSide, Verdict};
 use crate::plan::{End, Pace, Plan};
 use crate::report::units;
-use crate::stats::knee::is_reached;
+use crate::stats::curve::is_reached;
 
 /// Maximum share of the time that a worker may be running: above it, the client was the bottleneck, or may have been.
 pub(crate) const BUSY_MAX: f64 = 0.95;
@@ -200,7 +200,7 @@ mod tests {
 
     fn plan(rate: Option<&str>) -> Plan {
         let pace = match rate {
-            None => Pace::Closed { ramp_up: Duration::ZERO },
+            None => Pace::Closed,
             Some(rate) => Pace::Open { arrivals: Arrivals::Constant, profile: rate.parse().expect("a rate") },
         };
         Plan {

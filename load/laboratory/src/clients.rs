@@ -44,7 +44,7 @@ const RUNS: [&str; 7] = ["load", "client=subject", "round", "calls=requests", "s
 
 /// Output of a driver.
 #[derive(Deserialize)]
-struct Told {
+struct DriverOutput {
     calls: f64,
     cpu_seconds: f64,
     seconds: f64,
@@ -76,9 +76,9 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
 fn driven(command: &mut Command) -> anyhow::Result<Observed> {
     let program = command.get_program().display().to_string();
     let done = command.output().with_context(|| format!("cannot start {program}; `make clients` builds it"))?;
-    let told = || String::from_utf8_lossy(&done.stderr).trim().to_owned();
-    ensure!(done.status.success(), "{program} ended ({}): {}", done.status, told());
-    let Told { calls, cpu_seconds, seconds } = serde_json::from_slice(&done.stdout).with_context(told)?;
+    let errors = || String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    ensure!(done.status.success(), "{program} ended ({}): {}", done.status, errors());
+    let DriverOutput { calls, cpu_seconds, seconds } = serde_json::from_slice(&done.stdout).with_context(errors)?;
     Ok(Observed::new([
         ("requests", calls),
         ("seconds", seconds),
@@ -100,17 +100,17 @@ fn findings(results: &Results) -> anyhow::Result<Findings> {
 }
 
 fn cards(results: &Results) -> Vec<Card> {
-    let of = |&(load, told, ..): &(&str, &str, &str, &str)| {
+    let of = |&(load, title, ..): &(&str, &str, &str, &str)| {
         let cpu = |subject| results.median(load, subject, "cpu_us");
         let next = LANGUAGES[1..].iter().map(|(_, _, [client, _])| cpu(client)).fold(f64::INFINITY, f64::min);
         let ours = cpu(LANGUAGES[0].2[0]);
         let shown = value(format!("{load}_rust_share"), ours / next, |share| format!("{:.0}%", share * 100.0));
-        card(&format!("Rust's CPU, {told}"), shown, format!("{ours:.1} µs a call; the next best {next:.1} µs"))
+        card(&format!("Rust's CPU, {title}"), shown, format!("{ours:.1} µs a call; the next best {next:.1} µs"))
     };
     LOADS.iter().map(of).collect()
 }
 
-fn costs(results: &Results, &(load, told, ..): &(&str, &str, &str, &str)) -> Table {
+fn costs(results: &Results, &(load, title, ..): &(&str, &str, &str, &str)) -> Table {
     let heads =
         ["language", "calls/s", "CPU a call, µs", "bare stub: calls/s", "CPU, µs", "ratio of CPU", "95% interval"];
     let rows = LANGUAGES.iter().map(|&(_, name, [client, bare])| {
@@ -121,7 +121,7 @@ fn costs(results: &Results, &(load, told, ..): &(&str, &str, &str, &str)) -> Tab
         let cells: Vec<Value> = cells.chain(ratio_cells(key(load, client, "ratio"), ratio)).collect();
         row([name], cells)
     });
-    table(told, heads, rows)
+    table(title, heads, rows)
 }
 
 fn summary(results: &Results) -> Summary {

@@ -203,7 +203,7 @@ pub fn named<'a>(servers: &'a [Server], name: &str) -> &'a Server {
 /// A closed loop: each connection keeps `in_flight` requests in flight.
 pub fn closed(connections: usize, in_flight: usize, end: End) -> Plan {
     Plan {
-        pace: Pace::Closed { ramp_up: Duration::ZERO },
+        pace: Pace::Closed,
         end,
         warm_up: Duration::ZERO,
         connections,

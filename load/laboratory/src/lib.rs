@@ -7,12 +7,10 @@
 mod bookstore;
 mod clients;
 pub mod findings;
-mod keep_cores_busy;
 mod kv;
 pub mod lab;
-mod loopback;
+mod machine;
 pub mod progress;
-mod random;
 mod records;
 pub mod results;
 mod rpcgame;

@@ -151,13 +151,13 @@ impl Results {
                 doubts.entry(kind).or_default().push(format!("{} of {}", one.load, one.subject));
             }
         }
-        let told = |(kind, runs): (&str, Vec<String>)| {
+        let line = |(kind, runs): (&str, Vec<String>)| {
             let named = runs[..runs.len().min(DOUBTS_NAMED)].join(", ");
             let more = runs.len().saturating_sub(DOUBTS_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{kind}, in {} of {} runs: {named}{more}", runs.len(), self.measured.len())
         };
-        doubts.into_iter().map(told).collect()
+        doubts.into_iter().map(line).collect()
     }
 }
 

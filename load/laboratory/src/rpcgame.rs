@@ -24,7 +24,7 @@ use tokio::runtime::Builder;
 
 use crate::findings::{Findings, Summary, card, page, ratio_cells, row, runs_csv, table, value};
 use crate::lab::{Cores, Lab};
-use crate::random::{below, exponential};
+use crate::machine::{below, exponential};
 use crate::results::{Observed, Results};
 
 /// Lines of the input and the mean length of their names, as published.
@@ -212,19 +212,20 @@ impl Arena {
         let mut command = Command::new(&peer.client);
         command.arg(peer.server.address.to_string()).arg(&self.input_path);
         let output = command.args([subject.messages.to_string(), subject.window.to_string()]).output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "{}: {}{said}", subject.name, String::from_utf8_lossy(&output.stderr));
-        let (elapsed, sums) = parse_output(&said).with_context(|| format!("{} said {said:?}", subject.name))?;
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{}: {}{output_text}", subject.name, String::from_utf8_lossy(&output.stderr));
+        let (elapsed, sums) =
+            parse_output(&output_text).with_context(|| format!("{} printed {output_text:?}", subject.name))?;
         Ok((elapsed, sums, None))
     }
 }
 
 /// Time and checksums in the output of the gRPC C++ client, which fails if its ends differ.
-fn parse_output(said: &str) -> Option<(Duration, Sums)> {
-    let sums = said.lines().find_map(|line| line.strip_prefix("client's checksums: client "))?;
+fn parse_output(output_text: &str) -> Option<(Duration, Sums)> {
+    let sums = output_text.lines().find_map(|line| line.strip_prefix("client's checksums: client "))?;
     let (client, server) = sums.split_once(", server ")?;
     let sums = Sums { client: u64::from_str_radix(client, 16).ok()?, server: u64::from_str_radix(server, 16).ok()? };
-    let seconds = said.lines().find_map(|line| line.split_once(" messages in ")?.1.split_once(" s:"))?.0;
+    let seconds = output_text.lines().find_map(|line| line.split_once(" messages in ")?.1.split_once(" s:"))?.0;
     Some((Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?, sums))
 }
 
@@ -380,9 +381,9 @@ mod tests {
 
     #[test]
     fn the_output_of_the_peer_is_parsed() {
-        let said = "client's checksums: client 00000000000000ff, server 0000000000000001\nthey match\n\
+        let output_text = "client's checksums: client 00000000000000ff, server 0000000000000001\nthey match\n\
                     1000 messages in 0.25 s: 4000 a second\n";
-        assert_eq!(parse_output(said), Some((Duration::from_millis(250), Sums { client: 255, server: 1 })));
+        assert_eq!(parse_output(output_text), Some((Duration::from_millis(250), Sums { client: 255, server: 1 })));
         assert_eq!(parse_output("nothing"), None);
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 
 use super::child::{Children, CommandLine, Interrupt, Measured};
-use super::comparison::{Comparison, FORMAT};
+use super::compare::{Comparison, FORMAT};
 use super::exit::Exit;
 use crate::stats::compare::{CONFIDENCE, Design, Sides, compare};
 use crate::stats::interval::{geometric_mean, mean};

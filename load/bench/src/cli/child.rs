@@ -119,8 +119,8 @@ impl Children {
         let status = child.wait().context("cannot wait for a child")?;
         let wall_seconds = began_at.elapsed().as_secs_f64();
         let cpu_seconds = children_cpu()?.saturating_sub(cpu_before).as_secs_f64();
-        let said = errors.and_then(|errors| errors.join().ok()).unwrap_or_default();
-        ensure!(has_measured(status, line.is_load), "{:?} failed ({status}): {}", line.text, or_nothing(&said));
+        let last_error = errors.and_then(|errors| errors.join().ok()).unwrap_or_default();
+        ensure!(has_measured(status, line.is_load), "{:?} failed ({status}): {}", line.text, or_nothing(&last_error));
         let report = if line.is_load { Some(report(line, &output?)?) } else { None };
         Ok(Measured { wall_seconds, cpu_seconds, report })
     }
@@ -150,8 +150,8 @@ fn has_measured(status: ExitStatus, is_load: bool) -> bool {
     }
 }
 
-fn or_nothing(said: &str) -> &str {
-    if said.is_empty() { "it printed no error" } else { said }
+fn or_nothing(error: &str) -> &str {
+    if error.is_empty() { "it printed no error" } else { error }
 }
 
 fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {

@@ -12,7 +12,7 @@ use super::measure::measure;
 use crate::measurement::Load;
 use crate::probe::Probe;
 use crate::tls::TlsArgs;
-use crate::workload::http::{Asked, HttpWorkload, Requests, probe};
+use crate::workload::http::{HttpWorkload, RequestArgs, Requests, probe};
 use crate::workload::socket::{self, Dialer};
 
 /// Maximum bytes of `--data @FILE`.
@@ -54,14 +54,14 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
         "HTTP/1.1 carries one request at a time on a connection: use more clients (-c), or --http2"
     );
     let sources = input::sources(args.load.seed, args.rows.as_deref())?;
-    let asked = Asked {
+    let request = RequestArgs {
         url: args.url.clone(),
         method: args.method.clone(),
         headers: args.header.clone(),
         data: args.data.as_deref().map(|data| input::data(data, DATA_BYTES_MAX)).transpose()?,
         http2: args.http2,
     };
-    let requests = Requests::new(&asked, &sources)?;
+    let requests = Requests::new(&request, &sources)?;
     let protocol: &[u8] = if args.http2 { b"h2" } else { b"http/1.1" };
     let mut tls = args.tls.config_for(requests.is_https())?;
     if let Some(config) = &mut tls {

@@ -34,9 +34,6 @@ pub struct LoadArgs {
     /// Load before measuring begins [default: 1s; none with --count]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub warm_up: Option<Duration>,
-    /// Closed loop: the clients begin one after another over this time
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, help_heading = "Load")]
-    pub ramp_up: Duration,
     /// Longest wait of a request to be sent, and then for its answer; a run ends in --duration plus this
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub timeout: Duration,
@@ -136,7 +133,7 @@ impl LoadArgs {
 
     /// The pace, and the length of its steps if they end.
     fn pace(&self) -> anyhow::Result<(Pace, Option<Duration>)> {
-        let Some(rate) = &self.rate else { return Ok((Pace::Closed { ramp_up: self.ramp_up }, None)) };
+        let Some(rate) = &self.rate else { return Ok((Pace::Closed, None)) };
         let profile: Profile = rate.parse().context("--rate")?;
         let seconds = profile.seconds();
         let steps = seconds.is_finite().then(|| Duration::try_from_secs_f64(seconds)).transpose()?;

@@ -1,32 +1,30 @@
 //! The command line. Each protocol has a file of its own.
 
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::null::{Null, NullServer};
+use crate::report::pending::Pending;
+use crate::report::{html, json, summary};
+
 mod ab;
 mod child;
 mod compare;
-mod comparison;
 mod exit;
 pub mod grpc;
 pub mod http;
 mod input;
 mod load;
 mod measure;
-mod null;
-mod outputs;
-mod progress;
-mod report;
-mod shown;
 #[cfg(test)]
 mod stub;
 mod sweep;
 pub mod tcp;
 
-use clap::{Parser, Subcommand};
-
 pub use exit::Exit;
 pub use load::LoadArgs;
-use report::ReportArgs;
-
-use crate::null::NullServer;
 
 /// Measures gRPC, HTTP and line-based TCP services with one clock.
 #[derive(Debug, Parser)]
@@ -70,11 +68,46 @@ impl Cli {
             Command::Grpc(args) => grpc::command(args),
             Command::Http(args) => http::command(args),
             Command::Tcp(args) => tcp::command(args),
-            Command::Null(args) => null::run(args),
+            Command::Null(args) => null(args),
             Command::Compare(args) => compare::command(args),
             Command::Ab(args) => ab::command(args),
             Command::Sweep(args) => sweep::command(args),
-            Command::Report(args) => report::command(args),
+            Command::Report(args) => report(args),
         }
     }
+}
+
+/// Prints the address and serves until Ctrl-C.
+fn null(server: &NullServer) -> anyhow::Result<Exit> {
+    let null = Null::start(server.clone())?;
+    let mut out = io::stdout().lock();
+    if let Some(first) = null.first_stall_unix_ms() {
+        writeln!(out, "first stall at {first} ms since 1970")?;
+    }
+    writeln!(out, "listening on {}", null.address())?;
+    out.flush()?;
+    drop(out);
+    input::block_on(async { Ok(tokio::signal::ctrl_c().await?) })?;
+    Ok(Exit::Done)
+}
+
+/// Show a report that --json wrote
+#[derive(Clone, Debug, Args)]
+struct ReportArgs {
+    /// The report
+    #[arg(value_name = "REPORT.json")]
+    report: PathBuf,
+    /// Write a page with plots, in one file, instead of the summary; - is standard output
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn report(args: &ReportArgs) -> anyhow::Result<Exit> {
+    let report = json::read(&args.report)?;
+    match &args.html {
+        Some(path) => Pending::create(path)?.write_whole(html::page(&report).as_bytes())?,
+        None => io::stdout().write_all(summary::text(&report).as_bytes())?,
+    }
+    // The exit code is about the file, not about the validity of its figures.
+    Ok(Exit::Done)
 }

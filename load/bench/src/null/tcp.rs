@@ -40,9 +40,13 @@ async fn answer_at_once(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, a
     }
 }
 
-type Held = (Instant, usize);
+type DelayedLines = (Instant, usize);
 
-async fn read_lines(mut reader: OwnedReadHalf, delay: Duration, hold_back: mpsc::Sender<Held>) -> std::io::Result<()> {
+async fn read_lines(
+    mut reader: OwnedReadHalf,
+    delay: Duration,
+    hold_back: mpsc::Sender<DelayedLines>,
+) -> std::io::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let count = reader.read(&mut buffer).await?;
@@ -56,7 +60,7 @@ async fn read_lines(mut reader: OwnedReadHalf, delay: Duration, hold_back: mpsc:
 async fn answer_later(
     mut writer: OwnedWriteHalf,
     answer: Bytes,
-    mut held_back: mpsc::Receiver<Held>,
+    mut held_back: mpsc::Receiver<DelayedLines>,
 ) -> std::io::Result<()> {
     let answers = Answers::new(&answer);
     while let Some((due_at, count)) = held_back.recv().await {

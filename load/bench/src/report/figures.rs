@@ -92,15 +92,20 @@ pub(crate) fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distributio
     Distribution { histogram: all }
 }
 
-pub(crate) fn endings(runs: &[Run]) -> Vec<(&str, u64)> {
+/// Endings with their counts and shares, the most frequent first; those beyond `shown_max` are counted together.
+pub(crate) fn endings(runs: &[Run], shown_max: usize) -> Vec<(&str, u64, f64)> {
     let mut counts = BTreeMap::<&str, u64>::new();
     for (ending, count) in runs.iter().flat_map(|run| &run.endings) {
         let sum = counts.entry(ending).or_default();
         *sum = sum.saturating_add(*count);
     }
+    let total = counts.values().sum();
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts
+    let others: u64 = counts.iter().skip(shown_max).map(|(_, count)| count).sum();
+    counts.truncate(shown_max);
+    counts.extend((others > 0).then_some(("(others)", others)));
+    counts.into_iter().map(|(ending, count)| (ending, count, units::share(count, total))).collect()
 }
 
 /// Latencies counted by servers, over all runs: upper bounds in seconds and calls within each.

@@ -84,8 +84,8 @@ fn origin(report: &Report) -> String {
 fn banners(runs: &[Run]) -> Vec<Banner> {
     let several = runs.len() > 1;
     let of_all = |of: fn(&Run) -> &Vec<String>| -> Vec<String> {
-        let said = runs.iter().enumerate().flat_map(|(index, run)| of(run).iter().map(move |words| (index + 1, words)));
-        said.map(|(run, words)| if several { format!("run {run}: {words}") } else { words.clone() }).collect()
+        let all = runs.iter().enumerate().flat_map(|(index, run)| of(run).iter().map(move |words| (index + 1, words)));
+        all.map(|(run, words)| if several { format!("run {run}: {words}") } else { words.clone() }).collect()
     };
     let (reasons, doubts) = (of_all(|run| &run.verdict.reasons), of_all(|run| &run.verdict.doubts));
     let mut banners = Vec::new();
@@ -209,15 +209,13 @@ fn times(runs: &[Run]) -> Table {
 }
 
 fn endings(runs: &[Run]) -> Table {
-    let counts = figures::endings(runs);
-    let total = counts.iter().map(|(_, count)| count).sum();
-    let others: u64 = counts.iter().skip(ENDINGS_SHOWN_MAX).map(|(_, count)| count).sum();
-    let shown = counts.iter().copied().take(ENDINGS_SHOWN_MAX).chain((others > 0).then_some(("(others)", others)));
-    shown.fold(Table::of_numbers("How requests ended", ["ending", "requests", "share"]), |table, (ending, count)| {
+    let rows = figures::endings(runs, ENDINGS_SHOWN_MAX).into_iter();
+    let heads = ["ending", "requests", "share"];
+    rows.fold(Table::of_numbers("How requests ended", heads), |table, (ending, count, share)| {
         table.row([
             Value::text(ending),
             Value::figure(format!("ending:{ending}"), count, units::count(count)),
-            Value::text(units::percent(units::share(count, total))),
+            Value::text(units::percent(share)),
         ])
     })
 }

@@ -14,11 +14,11 @@ use tempfile::{Builder, NamedTempFile};
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,
-    into: Place,
+    into: Destination,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Destination {
     /// A temporary file until it is complete.
     Temporary(NamedTempFile),
     /// A device or a pipe, which cannot be replaced.
@@ -30,7 +30,7 @@ enum Place {
 impl Pending {
     /// Opens `path` for writing; `-` is standard output. An existing file stays as it is until [`Self::finish`].
     pub fn create(path: &Path) -> anyhow::Result<Self> {
-        let into = if path == Path::new("-") { Ok(Place::StandardOutput) } else { open(path) };
+        let into = if path == Path::new("-") { Ok(Destination::StandardOutput) } else { open(path) };
         let into = into.with_context(|| format!("cannot write {}", path.display()))?;
         // The target of a link is replaced, not the link.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -44,12 +44,12 @@ impl Pending {
 
     /// True for standard output.
     pub fn is_standard_output(&self) -> bool {
-        matches!(self.into, Place::StandardOutput)
+        matches!(self.into, Destination::StandardOutput)
     }
 
     /// True if the file appears only when complete.
     pub fn is_temporary(&self) -> bool {
-        matches!(self.into, Place::Temporary(_))
+        matches!(self.into, Destination::Temporary(_))
     }
 
     /// Writes all bytes and gives the file its name.
@@ -68,7 +68,7 @@ impl Pending {
     pub fn finish_as(mut self, path: &Path) -> anyhow::Result<()> {
         let wrong = || format!("cannot write {}", path.display());
         self.flush().with_context(wrong)?;
-        if let Place::Temporary(file) = self.into {
+        if let Destination::Temporary(file) = self.into {
             file.persist(path).with_context(wrong)?;
         }
         Ok(())
@@ -78,22 +78,22 @@ impl Pending {
 impl Write for Pending {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.into {
-            Place::Temporary(file) => file.write(bytes),
-            Place::Direct(file) => file.write(bytes),
-            Place::StandardOutput => io::stdout().write(bytes),
+            Destination::Temporary(file) => file.write(bytes),
+            Destination::Direct(file) => file.write(bytes),
+            Destination::StandardOutput => io::stdout().write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.into {
-            Place::Temporary(file) => file.flush(),
-            Place::Direct(file) => file.flush(),
-            Place::StandardOutput => io::stdout().flush(),
+            Destination::Temporary(file) => file.flush(),
+            Destination::Direct(file) => file.flush(),
+            Destination::StandardOutput => io::stdout().flush(),
         }
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<Place> {
+fn open(path: &Path) -> anyhow::Result<Destination> {
     let name = path.file_name().context("it does not name a file")?;
     match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => bail!("it is a folder"),
@@ -101,7 +101,7 @@ fn open(path: &Path) -> anyhow::Result<Place> {
             // The folder permits replacing it, but the file is read-only on purpose.
             OpenOptions::new().append(true).open(path)?;
         }
-        Ok(_) => return Ok(Place::Direct(OpenOptions::new().write(true).open(path)?)),
+        Ok(_) => return Ok(Destination::Direct(OpenOptions::new().write(true).open(path)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
@@ -114,7 +114,7 @@ fn open(path: &Path) -> anyhow::Result<Place> {
     let mut builder = Builder::new();
     // Permissions of an ordinary new file; the process's umask applies.
     builder.prefix(&prefix).suffix(".partial").permissions(Permissions::from_mode(0o666));
-    Ok(Place::Temporary(builder.tempfile_in(folder)?))
+    Ok(Destination::Temporary(builder.tempfile_in(folder)?))
 }
 
 #[cfg(test)]

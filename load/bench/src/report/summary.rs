@@ -37,9 +37,9 @@ fn verdict(runs: &[Run]) -> String {
             ("INVALID", "do not trust these figures", &run.verdict.reasons),
             ("DOUBTFUL", "read these figures with care", &run.verdict.doubts),
         ];
-        for (title, advice, said) in kinds.into_iter().filter(|(_, _, said)| !said.is_empty()) {
+        for (title, advice, reasons) in kinds.into_iter().filter(|(_, _, reasons)| !reasons.is_empty()) {
             line(&mut text, &format!("{title}{of}: {advice}"));
-            for reason in said {
+            for reason in reasons {
                 line(&mut text, &format!("  - {}", reason.replace('\n', " ")));
             }
         }
@@ -94,20 +94,8 @@ fn times(runs: &[Run]) -> String {
 }
 
 fn endings(runs: &[Run]) -> String {
-    let counts = figures::endings(runs);
-    let total = counts.iter().map(|(_, count)| count).sum();
-    let hidden = counts.len().saturating_sub(ENDINGS_SHOWN_MAX);
-    let row = |ending: &str, count: u64| {
-        vec![ending.to_owned(), units::count(count), units::percent(units::share(count, total))]
-    };
-    let mut rows: Vec<Vec<String>> =
-        counts.iter().take(ENDINGS_SHOWN_MAX).map(|(ending, count)| row(ending, *count)).collect();
-    if hidden > 0 {
-        rows.push(row(
-            &format!("({hidden} others)"),
-            counts.iter().skip(ENDINGS_SHOWN_MAX).map(|(_, count)| count).sum(),
-        ));
-    }
+    let rows = figures::endings(runs, ENDINGS_SHOWN_MAX).into_iter();
+    let rows = rows.map(|(ending, count, share)| vec![ending.to_owned(), units::count(count), units::percent(share)]);
     table(&["ended as", "requests", "share"], rows)
 }
 

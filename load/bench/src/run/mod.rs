@@ -2,11 +2,9 @@
 //!
 //! [`crate::verdict`] judges the figures.
 
-mod loops;
 mod series;
 mod state;
 mod usage;
-mod waits;
 mod worker;
 
 use std::sync::Arc;
@@ -296,7 +294,7 @@ impl<'a> Coordinator<'a> {
         let lag_by_time = self.series.lags();
         let due = |from: f64, to: f64| match &plan.pace {
             Pace::Open { profile, .. } => profile.due_between(from.min(seconds), to.min(seconds)),
-            Pace::Closed { .. } => 0.0,
+            Pace::Closed => 0.0,
         };
         let mut run = Run {
             began_unix_ms: began_at

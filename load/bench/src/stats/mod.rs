@@ -4,10 +4,8 @@
 //! so their great number is no evidence about the next run.
 
 pub(crate) mod compare;
+pub(crate) mod curve;
 pub mod interval;
-pub(crate) mod knee;
 pub(crate) mod metric;
 pub mod order;
-pub(crate) mod share;
 pub(crate) mod slo;
-pub(crate) mod usl;

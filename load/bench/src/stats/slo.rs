@@ -12,9 +12,8 @@ use serde::{Serialize, Serializer};
 use crate::measurement::{Distribution, Run};
 use crate::report::figures::merged;
 use crate::report::units::float as count;
-use crate::stats::interval::{Interval, geometric_mean_interval, mean_interval, student_t};
+use crate::stats::interval::{self, Interval, geometric_mean_interval, mean_interval, student_t};
 use crate::stats::metric::Metric;
-use crate::stats::share;
 
 /// Confidence of an objective's interval.
 pub(crate) const CONFIDENCE: f64 = 0.99;
@@ -274,7 +273,7 @@ fn seen(objective: &Objective, runs: &[Run]) -> Option<Seen> {
     let measured: Vec<&Run> = runs.iter().filter(|run| run.requests > 0).collect();
     match objective.measure {
         Measure::Quantile(share) => {
-            let within = share::quantile_us(&merged(runs, |run| &run.response).histogram, share, CONFIDENCE)?;
+            let within = interval::quantile_us(&merged(runs, |run| &run.response).histogram, share, CONFIDENCE)?;
             Some(over_runs(&measured, |run| run.response.quantile_us(share), within).into())
         }
         Measure::Mean => {
@@ -309,7 +308,7 @@ fn mean_within(times: &Distribution) -> Option<Interval> {
 
 fn errors(runs: &[&Run], bound: f64) -> Option<Seen> {
     let (errors, requests) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.errors, sum.1 + run.requests));
-    let within = share::wilson(errors, requests, CONFIDENCE)?;
+    let within = interval::wilson(errors, requests, CONFIDENCE)?;
     // A bound of 0 is about the requests seen: no number of them proves that an error cannot happen.
     if bound == 0.0 {
         return Some(Seen { value: within.estimate, interval: None });
@@ -327,7 +326,7 @@ fn rate(runs: &[&Run]) -> Option<Interval> {
     let batches = batch_rates(run);
     let half = if batches.len() < BATCHES_MIN {
         // As if requests were independent of each other: their count is then Poisson-distributed.
-        share::normal_z(CONFIDENCE) * run.rate / count(run.requests).sqrt()
+        interval::normal_z(CONFIDENCE) * run.rate / count(run.requests).sqrt()
     } else {
         let interval = mean_interval(&batches, CONFIDENCE)?;
         interval.high - interval.estimate

@@ -10,12 +10,7 @@ use crate::stalling::{Stalling, measure, open, plan};
 #[test]
 fn a_count_of_requests_is_kept_to_the_request_by_any_number_of_workers() {
     let immediate = Stalling { since: Instant::now(), every: Duration::from_secs(1), stall: Duration::ZERO };
-    let plan = Plan {
-        end: End::Count(10_001),
-        connections: 3,
-        workers: 2,
-        ..plan(Pace::Closed { ramp_up: Duration::ZERO }, 1, 7)
-    };
+    let plan = Plan { end: End::Count(10_001), connections: 3, workers: 2, ..plan(Pace::Closed, 1, 7) };
     let seen = measure(&plan, &immediate);
     assert_eq!((seen.requests, seen.response.count()), (10_001, 10_001));
     assert_eq!(seen.endings["done"], 10_001);
@@ -24,11 +19,7 @@ fn a_count_of_requests_is_kept_to_the_request_by_any_number_of_workers() {
 #[test]
 fn a_request_that_takes_too_long_ends_as_a_timeout() {
     let stuck = Stalling { since: Instant::now(), every: Duration::from_hours(1), stall: Duration::from_hours(1) };
-    let plan = Plan {
-        end: End::Count(3),
-        timeout: Duration::from_millis(100),
-        ..plan(Pace::Closed { ramp_up: Duration::ZERO }, 1, 1)
-    };
+    let plan = Plan { end: End::Count(3), timeout: Duration::from_millis(100), ..plan(Pace::Closed, 1, 1) };
     let seen = measure(&plan, &stuck);
     assert_eq!(seen.endings["timeout"], 3);
     // Other load on the same processor may add a reason of its own.

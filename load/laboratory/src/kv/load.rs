@@ -12,7 +12,7 @@ use quire_rpc::client::Path;
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use crate::random::{below, exponential};
+use crate::machine::{below, exponential};
 
 /// Calls in flight in the published experiment.
 pub(super) const CALLS_IN_FLIGHT: usize = 100;

@@ -19,8 +19,8 @@ use self::load::{CALLS_IN_FLIGHT, ETCD, KEYS_FIRST, Methods, Published, QUIRE, S
 use self::page::{BATCHINGS, SMALL_SUBJECTS, STORES, WORK_MS, small_name};
 use self::peers::{Etcd, Redis};
 use crate::findings::Findings;
-use crate::keep_cores_busy::BusyCores;
 use crate::lab::{Cores, Lab, calls, closed, measure, prepare};
+use crate::machine::BusyCores;
 
 /// Connections of the published load.
 const CONNECTIONS: usize = 4;

@@ -27,9 +27,10 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
 
 /// First line of the output of `--version`.
 fn version(program: &Path) -> String {
-    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    said.lines().next().unwrap_or("of unknown version").to_owned()
+    let output_text = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let output_text =
+        output_text.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    output_text.lines().next().unwrap_or("of unknown version").to_owned()
 }
 
 /// True if etcd's data is in memory; otherwise it is on the disk of the results.
@@ -127,9 +128,9 @@ impl Redis {
         command.args(["-r", &SMALL_KEYS.to_string(), "-d", &SMALL_VALUE_BYTES.to_string()]);
         let output = on_core(self.client_core, || command.stdin(Stdio::null()).output())
             .with_context(|| format!("cannot start {}", self.benchmark.display()))?;
-        let said = String::from_utf8_lossy(&output.stdout);
+        let output_text = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "redis-benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
-        rate_of(&said).with_context(|| format!("redis-benchmark said no rate: {said}"))
+        rate_of(&output_text).with_context(|| format!("redis-benchmark printed no rate: {output_text}"))
     }
 }
 
@@ -145,8 +146,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_found_in_the_output_of_the_benchmark() {
-        let said = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"1538461.50\",\"0.500\"\n";
-        assert_eq!(rate_of(said), Some(1_538_461.5));
+        let output_text = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"1538461.50\",\"0.500\"\n";
+        assert_eq!(rate_of(output_text), Some(1_538_461.5));
         assert_eq!(rate_of("\"test\",\"rps\"\n"), None);
         assert_eq!(rate_of(""), None);
     }

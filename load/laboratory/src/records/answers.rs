@@ -92,7 +92,7 @@ enum Decoded {
 
 impl Decoded {
     fn rows(&self) -> anyhow::Result<u64> {
-        let (counted, told) = match self {
+        let (counted, stated) = match self {
             Self::Message(answer) => (answer.records.len(), u64::try_from(answer.num_record)?),
             Self::Object(answer) => (answer.records.len(), answer.num_record),
             Self::Text(text) => {
@@ -101,8 +101,8 @@ impl Decoded {
                 (count, u64::try_from(count)?)
             }
         };
-        ensure!(u64::try_from(counted)? == told, "an answer of {counted} rows says that it has {told}");
-        Ok(told)
+        ensure!(u64::try_from(counted)? == stated, "an answer of {counted} rows states that it has {stated}");
+        Ok(stated)
     }
 }
 
@@ -167,6 +167,6 @@ mod tests {
         assert!(error.to_string().contains("[3, 3, 3, 2]"), "{error}");
         let mut wrong = bodies(3);
         wrong[1] = Bytes::from_static(br#"{"records":[{"a":"x"}],"num_record":2}"#);
-        assert!(rows_of(&wrong).expect_err("a false count").to_string().contains("1 rows says that it has 2"));
+        assert!(rows_of(&wrong).expect_err("a false count").to_string().contains("1 rows states that it has 2"));
     }
 }

@@ -139,8 +139,8 @@ pub(super) fn ask(server: &Server, load: &Load) -> anyhow::Result<Observed> {
 pub(super) fn get(server: &Server, load: &Load, resource: &str) -> anyhow::Result<Observed> {
     let url = format!("http://{}{resource}", server.address);
     let packed = (load.coding != PLAIN).then(|| format!("Accept-Encoding: {}", load.coding.0));
-    let asked = http::Asked { url, headers: packed.into_iter().collect(), ..http::Asked::default() };
-    let requests = http::Requests::new(&asked, &Sources::default())?;
+    let request = http::RequestArgs { url, headers: packed.into_iter().collect(), ..http::RequestArgs::default() };
+    let requests = http::Requests::new(&request, &Sources::default())?;
     measured(server, load, &HttpWorkload::new(requests, Dialer::plain(server.address), false))
 }
 

@@ -9,7 +9,6 @@ mod answers;
 mod loads;
 mod page;
 mod peers;
-mod tables;
 
 use std::path::Path;
 use std::process::Command;
@@ -19,11 +18,11 @@ use anyhow::{Context as _, ensure};
 use kit::Server;
 
 use self::loads::{COLUMN, Call, LIMITS, Load, ONE_OF, PACKED, POINTS, SHARES, VALUE};
+use self::page::{AS_PUBLISHED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS};
 use self::peers::Engines;
-use self::tables::{AS_PUBLISHED, Found, NGINX, QUIRE, SLOWEST, SUBJECTS};
 use crate::findings::Findings;
 use crate::lab::{Lab, named};
-use crate::loopback;
+use crate::machine;
 use crate::results::Results;
 
 /// Size named by the goals; the published file's size is unknown.
@@ -59,7 +58,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
         lab.missing.push(format!("SQLite and DuckDB: {error:#}"));
         Engines::default()
     });
-    let mut found = Found {
+    let mut measurements = Measurements {
         rows,
         matching,
         csv_bytes: std::fs::metadata(&csv)?.len(),
@@ -75,17 +74,19 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     lab.progress.expect(lab.options.rounds * engines.count(), ENGINE);
     for round in lab.rounds() {
         for (subjects, loads) in series(has_nginx) {
-            found.loopback.push(loopback::bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
+            measurements
+                .loopback
+                .push(machine::loopback_bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
             let loads: Vec<_> = loads.into_iter().map(|load| (load.name(), load)).collect();
             lab.in_turns(round, &subjects, &loads, |subject, load| match (subject, named(&servers, subject)) {
                 (NGINX, nginx) => loads::get(nginx, load, peers::ANSWER),
                 (_, server) => loads::ask(server, load),
             })?;
         }
-        engines.ask_all(&lab.progress, round, ENGINE, &mut found.queries)?;
-        found.loopback.push(loopback::bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
+        engines.ask_all(&lab.progress, round, ENGINE, &mut measurements.queries)?;
+        measurements.loopback.push(machine::loopback_bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
     }
-    page::findings(&lab.results, &found)
+    page::findings(&lab.results, &measurements)
 }
 
 fn generate(lab: &Lab, csv: &Path, rows: u64) -> anyhow::Result<()> {

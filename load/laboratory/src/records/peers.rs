@@ -15,7 +15,7 @@ use kit::Server;
 use kit::server::free_address;
 use serde::Deserialize;
 
-use super::tables::{ENGINES, NGINX};
+use super::page::{ENGINES, NGINX};
 use crate::lab::Lab;
 use crate::progress::Progress;
 use crate::results::{Observed, Results};
@@ -29,7 +29,7 @@ pub(super) const ANSWER: &str = "/answer.json";
 pub(super) fn nginx(lab: &mut Lab, answer: &[u8]) -> anyhow::Result<Server> {
     let version = match Command::new("nginx").arg("-v").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("it is not installed; {INSTALL}"),
-        said => String::from_utf8_lossy(&said?.stderr).trim().replace("nginx version:", "nginx"),
+        output => String::from_utf8_lossy(&output?.stderr).trim().replace("nginx version:", "nginx"),
     };
     let folder = lab.new_folder(NGINX)?;
     std::fs::write(folder.join(&ANSWER[1..]), answer)?;
@@ -137,8 +137,13 @@ impl Engines {
         let python = self.python.display();
         let done = Command::new(&self.python).arg(&self.script).args(words).output();
         let done = done.with_context(|| format!("cannot start {python}"))?;
-        let said = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "{python} ended ({}): {}", done.status, said.lines().last().unwrap_or_default());
-        serde_json::from_slice(&done.stdout).with_context(|| format!("{python} said nothing that can be read"))
+        let errors = String::from_utf8_lossy(&done.stderr);
+        ensure!(
+            done.status.success(),
+            "{python} ended ({}): {}",
+            done.status,
+            errors.lines().last().unwrap_or_default()
+        );
+        serde_json::from_slice(&done.stdout).with_context(|| format!("{python} printed nothing that can be read"))
     }
 }

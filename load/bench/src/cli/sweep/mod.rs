@@ -2,7 +2,6 @@
 
 mod axis;
 mod model;
-mod page;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -77,7 +76,7 @@ pub(crate) fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
         Pending::create(Path::new("-"))?.write_whole(show::text(&sweep).as_bytes())?;
     }
     let forms: [&dyn Fn() -> anyhow::Result<String>; 3] =
-        [&|| show::json(&sweep), &|| show::csv(&sweep), &|| Ok(page::page(&sweep))];
+        [&|| show::json(&sweep), &|| show::csv(&sweep), &|| Ok(show::page(&sweep))];
     for (output, form) in outputs.into_iter().zip(forms) {
         if let Some(output) = output {
             output.write_whole(form()?.as_bytes())?;

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::axis::Axis;
 use crate::measurement::Run;
+use crate::stats::curve::{self, Usl};
+use crate::stats::curve::{AtRate, Served, kneedle, last_served};
 use crate::stats::interval::{Interval, geometric_mean, geometric_mean_interval, mean, mean_interval};
-use crate::stats::knee::{AtRate, Served, kneedle, last_served};
 use crate::stats::metric::Metric;
-use crate::stats::usl::{self, Usl};
 
 /// Value of `format` in the JSON.
 pub(super) const FORMAT: &str = "quire-bench-sweep/1";
@@ -115,7 +115,7 @@ impl Sweep {
     }
 
     /// The universal scalability law, fitted to valid runs; `None` for rates.
-    pub(crate) fn usl(&self) -> Option<Result<Usl, usl::NoFit>> {
+    pub(crate) fn usl(&self) -> Option<Result<Usl, curve::NoFit>> {
         if self.axis != Axis::Clients {
             return None;
         }
@@ -126,7 +126,7 @@ impl Sweep {
             let valid = point.runs.iter().filter(|run| run.invalid.is_empty());
             points.extend(valid.filter_map(|run| Some((clients, *run.figures.get(&Metric::Rate)?))));
         }
-        Some(usl::fit(&points, CONFIDENCE))
+        Some(curve::fit(&points, CONFIDENCE))
     }
 
     /// The rates that were served; `None` for clients. A run that did not reach its rate is INVALID as a measurement of

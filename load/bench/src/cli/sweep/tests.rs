@@ -2,7 +2,7 @@ use clap::Parser;
 
 use super::*;
 use crate::cli::stub::Stub;
-use crate::stats::knee::Refusal;
+use crate::stats::curve::Refusal;
 
 #[derive(Parser)]
 struct Line {
@@ -162,7 +162,7 @@ fn a_point_that_fails_ends_the_sweep_with_its_command_and_last_word() {
 #[test]
 fn the_page_has_every_point_the_findings_and_both_charts() {
     let sweep = run(&Stub::new(LAW), &["--clients", "1..8", "--runs", "2", "--", "grpc", "<x>"]).expect("measured");
-    let page = page::page(&sweep);
+    let page = show::page(&sweep);
     for part in ["data-figure=\"rate@8\"", "data-figure=\"p999_us@1\"", "universal scalability law", "grpc &#60;x&#62;"]
     {
         assert!(page.contains(part), "{part}");

@@ -1,13 +1,14 @@
-//! Draws a chart in one size: scales, margins, outlines and text for the template.
+//! Draws a chart in one size: margins from text widths, labels that do not overlap, outlines of series as SVG paths, and
+//! a description for readers who cannot see it.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use askama::Template;
 
-use super::chart::{Across, Axis, Chart, Shape};
-use super::layout::{self, Frame, GAP, LINE, SAMPLE};
-use super::scale::{self, Scale};
-use super::shape::{self, Path, Places};
-use super::text;
-use crate::report::units::real;
+use super::chart::{Across, Axis, Chart, POINTS_MAX, Series, Shape, Unit};
+use super::scale::{self, Scale, Spread};
+use crate::report::units::{self, real};
 
 /// Maximum strokes named at their ends; more are named in rows above.
 const NAMED_AT_END_MAX: usize = 6;
@@ -48,7 +49,7 @@ struct Upright {
 
 struct Canvas<'a> {
     chart: &'a Chart,
-    place: &'a layout::Place,
+    screen: &'a Screen,
     places: Places,
     y_ticks: Vec<(f64, String)>,
     /// Series by number, with the names at their ends.
@@ -62,12 +63,12 @@ struct Canvas<'a> {
 impl Chart {
     /// The chart for wide and for narrow screens. `id` must be unique on a page.
     pub fn svg(&self, id: &str) -> String {
-        [layout::WIDE, layout::NARROW].map(|place| svg(self, &place, id)).concat()
+        [WIDE, NARROW].map(|screen| svg(self, &screen, id)).concat()
     }
 }
 
-fn svg(chart: &Chart, place: &layout::Place, id: &str) -> String {
-    let mut canvas = Canvas::new(chart, place);
+fn svg(chart: &Chart, screen: &Screen, id: &str) -> String {
+    let mut canvas = Canvas::new(chart, screen);
     canvas.grid();
     canvas.series();
     canvas.rules();
@@ -76,11 +77,11 @@ fn svg(chart: &Chart, place: &layout::Place, id: &str) -> String {
     let Canvas { paths, texts, .. } = canvas;
     let drawing = Drawing {
         id,
-        place: place.name,
-        width: place.width,
-        height: place.height,
+        place: screen.name,
+        width: screen.width,
+        height: screen.height,
         title: &chart.title,
-        about: text::about(chart),
+        about: about(chart),
         paths,
         texts,
     };
@@ -101,14 +102,14 @@ fn scale(chart: &Chart, axis: &Axis, across: Across, value: fn((f64, f64)) -> f6
 
 fn ticks(axis: &Axis, scale: &Scale, count: f64) -> Vec<(f64, String)> {
     let count = whole(count);
-    if axis.ticks.is_empty() { text::ticks(scale, axis.spread, axis.unit, count) } else { axis.ticks.clone() }
+    if axis.ticks.is_empty() { round_ticks(scale, axis.spread, axis.unit, count) } else { axis.ticks.clone() }
 }
 
 impl<'a> Canvas<'a> {
-    fn new(chart: &'a Chart, place: &'a layout::Place) -> Self {
+    fn new(chart: &'a Chart, screen: &'a Screen) -> Self {
         let x = scale(chart, &chart.x, Across::X, |(x, _)| x);
         let mut y = scale(chart, &chart.y, Across::Y, |(_, y)| y);
-        let ticks_y = (place.height - 4.0 * LINE) / TICK_Y;
+        let ticks_y = (screen.height - 4.0 * LINE) / TICK_Y;
         if chart.y.high.is_none() && chart.y.ticks.is_empty() {
             y = y.roomy(whole(ticks_y));
         }
@@ -116,16 +117,16 @@ impl<'a> Canvas<'a> {
         let frame = Frame { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 };
         let places = Places { x, y, frame };
         let (at_end, in_rows, paths, texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut canvas = Canvas { chart, place, places, y_ticks, at_end, in_rows, paths, texts };
+        let mut canvas = Canvas { chart, screen, places, y_ticks, at_end, in_rows, paths, texts };
         canvas.share_out_names();
-        let widest = canvas.y_ticks.iter().map(|(_, word)| layout::text_width(word)).fold(0.0, f64::max);
-        let (_, rows) = layout::rows(names(&canvas.in_rows), place.width);
-        let at_end = names(&canvas.at_end).map(layout::bold_width).fold(0.0, f64::max);
+        let widest = canvas.y_ticks.iter().map(|(_, word)| text_width(word)).fold(0.0, f64::max);
+        let (_, rows) = rows(names(&canvas.in_rows), screen.width);
+        let at_end = names(&canvas.at_end).map(bold_width).fold(0.0, f64::max);
         canvas.places.frame = Frame {
-            left: (widest + GAP).min(place.width / 3.0),
+            left: (widest + GAP).min(screen.width / 3.0),
             top: LINE * real(1 + rows) + GAP + 2.0,
-            right: place.width - if at_end > 0.0 { at_end + GAP } else { GAP },
-            bottom: place.height - 2.0 * LINE - 6.0,
+            right: screen.width - if at_end > 0.0 { at_end + GAP } else { GAP },
+            bottom: screen.height - 2.0 * LINE - 6.0,
         };
         // Names of vertical lines are above the data.
         let above = canvas.upright().iter().map(|rule| rule.row + 1).max().unwrap_or(0);
@@ -136,15 +137,15 @@ impl<'a> Canvas<'a> {
     /// Vertical lines, each with a row for its name above the frame.
     fn upright(&self) -> Vec<Upright> {
         let rules = self.chart.rules.iter().filter(|rule| rule.across == Across::X);
-        let named = rules.filter_map(|rule| Some((self.places.x(rule.at)?, layout::shortened(&rule.label))));
+        let named = rules.filter_map(|rule| Some((self.places.x(rule.at)?, shortened(&rule.label))));
         let mut upright: Vec<Upright> = named
             .map(|(x, words)| {
-                let width = layout::text_width(&words);
-                let from = (x - width / 2.0).min(self.place.width - width).max(0.0);
+                let width = text_width(&words);
+                let from = (x - width / 2.0).min(self.screen.width - width).max(0.0);
                 Upright { x, middle: from + width / 2.0, span: (from, from + width), row: 0, words }
             })
             .collect();
-        let rows = layout::free_rows(&upright.iter().map(|rule| rule.span).collect::<Vec<_>>());
+        let rows = free_rows(&upright.iter().map(|rule| rule.span).collect::<Vec<_>>());
         for (rule, row) in upright.iter_mut().zip(rows) {
             rule.row = row;
         }
@@ -160,13 +161,13 @@ impl<'a> Canvas<'a> {
             .map(|(index, _)| index)
             .collect();
         // The frame depends on the names; until it is known, its height is estimated.
-        let height = self.place.height - 5.0 * LINE;
+        let height = self.screen.height - 5.0 * LINE;
         let wanted: Vec<f64> = strokes.iter().map(|&index| (1.0 - self.end(index)) * height).collect();
-        let heights = layout::spread_out(&wanted, 0.0, height);
-        let has_room = self.place.name == layout::WIDE.name
+        let heights = spread_out(&wanted, 0.0, height);
+        let has_room = self.screen.name == WIDE.name
             && (2..=NAMED_AT_END_MAX).contains(&strokes.len())
             && wanted.iter().zip(heights).all(|(wanted, height)| (wanted - height).abs() <= LINE);
-        let named = named.map(|(index, series)| (index, layout::shortened(&series.label)));
+        let named = named.map(|(index, series)| (index, shortened(&series.label)));
         (self.at_end, self.in_rows) = named.partition(|(index, _)| has_room && strokes.contains(index));
     }
 
@@ -192,7 +193,7 @@ impl<'a> Canvas<'a> {
     fn series(&mut self) {
         for series in &self.chart.series {
             let colour = series.colour.class();
-            let paths = shape::outlines(&series.shape, &self.places).into_iter();
+            let paths = outlines(&series.shape, &self.places).into_iter();
             self.paths.extend(paths.map(|path| Path { class: format!("{} {colour}", path.class), ..path }));
         }
     }
@@ -201,9 +202,9 @@ impl<'a> Canvas<'a> {
         let Frame { left, right, top, bottom } = self.places.frame;
         for rule in self.chart.rules.iter().filter(|rule| rule.across == Across::Y) {
             let Some(y) = self.places.y(rule.at) else { continue };
-            let words = layout::shortened(&rule.label);
+            let words = shortened(&rule.label);
             self.path("rule", format!("M{left:.1} {y:.1}H{right:.1}"));
-            let (x, y) = self.quiet_place(layout::text_width(&words), y);
+            let (x, y) = self.quiet_place(text_width(&words), y);
             self.text("note", x, y, "start", words);
         }
         for rule in self.upright() {
@@ -235,8 +236,8 @@ impl<'a> Canvas<'a> {
         let mut free = f64::NEG_INFINITY;
         for (value, word) in ticks(&self.chart.x, &self.places.x, (right - left) / TICK_X) {
             let Some(x) = self.places.x(value) else { continue };
-            let half = layout::text_width(&word) / 2.0;
-            let middle = x.clamp(half, (self.place.width - half).max(half));
+            let half = text_width(&word) / 2.0;
+            let middle = x.clamp(half, (self.screen.width - half).max(half));
             if middle - half < free {
                 continue;
             }
@@ -244,19 +245,19 @@ impl<'a> Canvas<'a> {
             self.path("axis", format!("M{x:.1} {bottom:.1}v5"));
             self.text("tick", middle, bottom + LINE + 2.0, "middle", word);
         }
-        self.text("label", right, self.place.height - 4.0, "end", self.chart.x.label.clone());
+        self.text("label", right, self.screen.height - 4.0, "end", self.chart.x.label.clone());
     }
 
     fn names(&mut self) {
         let Frame { right, top, bottom, .. } = self.places.frame;
         let height = |index: usize| bottom - self.end(index) * (bottom - top);
         let wanted: Vec<f64> = self.at_end.iter().map(|&(index, _)| height(index) + 4.5).collect();
-        let heights = layout::spread_out(&wanted, top + 4.5, bottom + 4.5);
+        let heights = spread_out(&wanted, top + 4.5, bottom + 4.5);
         for ((index, name), height) in std::mem::take(&mut self.at_end).into_iter().zip(heights) {
             let class = format!("name {}", self.chart.series[index].colour.class());
             self.text(&class, right + GAP, height, "start", name);
         }
-        let (places, _) = layout::rows(names(&self.in_rows), self.place.width);
+        let (places, _) = rows(names(&self.in_rows), self.screen.width);
         for ((index, name), (x, row)) in std::mem::take(&mut self.in_rows).into_iter().zip(places) {
             let series = &self.chart.series[index];
             let y = LINE * real(2 + row) - 1.0;
@@ -291,7 +292,425 @@ fn sample(shape: &Shape, x: f64, y: f64) -> (&'static str, String) {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pixels of a place over pixels of a word")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pixels of a screen over pixels of a word")]
 fn whole(count: f64) -> usize {
     count as usize
+}
+
+/// Maximum values of a line with a dot at each.
+const DOTS_MAX: usize = 24;
+
+impl Shape {
+    pub(super) fn is_empty(&self) -> bool {
+        self.corners().is_empty()
+    }
+
+    /// All values as `(x, y)`.
+    fn corners(&self) -> Vec<(f64, f64)> {
+        match self {
+            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => points.clone(),
+            Self::ErrorBars(points) => points.iter().flat_map(|&(x, low, high)| [(x, low), (x, high)]).collect(),
+            Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.from, bar.to].map(|x| (x, bar.value))).collect(),
+        }
+    }
+
+    /// True for confidence intervals.
+    fn is_interval(&self) -> bool {
+        matches!(self, Self::ErrorBars(_))
+    }
+
+    /// True for a stroke, which can have its name at its end.
+    fn is_stroke(&self) -> bool {
+        matches!(self, Self::Line(_) | Self::Steps(_))
+    }
+}
+
+/// A path with its class and tooltip.
+struct Path {
+    class: String,
+    outline: String,
+    tip: String,
+}
+
+impl Path {
+    fn new(class: impl Into<String>, outline: String) -> Self {
+        Self { class: class.into(), outline, tip: String::new() }
+    }
+}
+
+/// Converts values to pixels.
+struct Places {
+    x: Scale,
+    y: Scale,
+    frame: Frame,
+}
+
+impl Places {
+    fn x(&self, value: f64) -> Option<f64> {
+        Some(self.frame.left + self.x.position(value)? * (self.frame.right - self.frame.left))
+    }
+
+    fn y(&self, value: f64) -> Option<f64> {
+        Some(self.frame.bottom - self.y.position(value)? * (self.frame.bottom - self.frame.top))
+    }
+
+    /// The pixels of a shape's values.
+    fn of(&self, shape: &Shape) -> Vec<(f64, f64)> {
+        pixels(&shape.corners(), self).into_iter().flatten().collect()
+    }
+}
+
+/// Outlines of a shape.
+fn outlines(shape: &Shape, places: &Places) -> Vec<Path> {
+    match shape {
+        Shape::Line(points) => line(points, places),
+        Shape::Steps(points) => vec![Path::new("line", stepped(&pixels(points, places), None))],
+        Shape::Area(points) => {
+            let pixels = pixels(points, places);
+            let top = stepped(&pixels, None);
+            vec![Path::new("area", stepped(&pixels, Some(places.frame.bottom))), Path::new("line", top)]
+        }
+        Shape::Points(points) => vec![Path::new("dots", dots(points, places))],
+        Shape::ErrorBars(points) => vec![Path::new("whisker", whiskers(points, places))],
+        Shape::Bars(bars) => bars
+            .iter()
+            .filter_map(|bar| {
+                let (from, to, top) = (places.x(bar.from)?, places.x(bar.to)?, places.y(bar.value)?);
+                // A hairline between neighbours, unless they are too narrow.
+                let gap = if to - from > 3.0 { 1.0 } else { 0.0 };
+                let (left, right, floor) = (from + gap / 2.0, (to - gap / 2.0).max(from + 0.5), places.frame.bottom);
+                let path = format!("M{left:.1} {floor:.1}V{top:.1}H{right:.1}V{floor:.1}Z");
+                Some(Path { tip: bar.tip.clone(), ..Path::new("bar", path) })
+            })
+            .collect(),
+    }
+}
+
+fn line(points: &[(f64, f64)], places: &Places) -> Vec<Path> {
+    let thinned = thinned_line(points);
+    let mut outlines = vec![Path::new("line", joined(&pixels(&thinned, places)))];
+    if points.len() <= DOTS_MAX {
+        outlines.push(Path::new("knots", dots(points, places)));
+    }
+    outlines
+}
+
+fn pixels(points: &[(f64, f64)], places: &Places) -> Vec<Option<(f64, f64)>> {
+    points.iter().map(|point| Some((places.x(point.0)?, places.y(point.1)?))).collect()
+}
+
+fn joined(pixels: &[Option<(f64, f64)>]) -> String {
+    let mut path = String::new();
+    let mut command = 'M';
+    for pixel in pixels {
+        match pixel {
+            Some((x, y)) => {
+                append(&mut path, format_args!("{command}{x:.1} {y:.1}"));
+                command = 'L';
+            }
+            None => command = 'M',
+        }
+    }
+    path
+}
+
+/// Steps; with a floor, the outline of the area above it.
+fn stepped(pixels: &[Option<(f64, f64)>], floor: Option<f64>) -> String {
+    let mut path = String::new();
+    for run in pixels.split(Option::is_none) {
+        for (index, &(x, y)) in run.iter().flatten().enumerate() {
+            match (index, floor) {
+                (0, Some(floor)) => append(&mut path, format_args!("M{x:.1} {floor:.1}V{y:.1}")),
+                (0, None) => append(&mut path, format_args!("M{x:.1} {y:.1}")),
+                _ => append(&mut path, format_args!("H{x:.1}V{y:.1}")),
+            }
+        }
+        if let (Some(floor), false) = (floor, run.is_empty()) {
+            append(&mut path, format_args!("V{floor:.1}Z"));
+        }
+    }
+    path
+}
+
+/// Dots as strokes of no length, which a round cap makes visible: one path for a series.
+fn dots(points: &[(f64, f64)], places: &Places) -> String {
+    let mut taken = HashSet::new();
+    let mut path = String::new();
+    let every = points.len().div_ceil(POINTS_MAX).max(1);
+    for point in points.iter().step_by(every) {
+        let (Some(x), Some(y)) = (places.x(point.0), places.y(point.1)) else { continue };
+        let dot = format!("M{x:.1} {y:.1}h0");
+        // Coinciding dots are drawn once.
+        if taken.insert(dot.clone()) {
+            path.push_str(&dot);
+        }
+    }
+    path
+}
+
+fn whiskers(points: &[(f64, f64, f64)], places: &Places) -> String {
+    let mut path = String::new();
+    for point in points {
+        let (Some(x), Some(low), Some(high)) = (places.x(point.0), places.y(point.1), places.y(point.2)) else {
+            continue;
+        };
+        append(&mut path, format_args!("M{x:.1} {low:.1}V{high:.1}"));
+        // An end beyond the axis has an arrow instead of a bar.
+        for (value, y, inwards) in [(point.1, low, -6.0), (point.2, high, 6.0)] {
+            if places.y.holds(value) {
+                append(&mut path, format_args!("M{:.1} {y:.1}h8", x - 4.0));
+            } else {
+                append(&mut path, format_args!("M{:.1} {:.1}l4 {:.1}l4 {inwards:.1}", x - 4.0, y + inwards, -inwards));
+            }
+        }
+    }
+    path
+}
+
+/// At most [`POINTS_MAX`] points, including the smallest and the largest of every stretch.
+pub(super) fn thinned_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let stretch = points.len().div_ceil(POINTS_MAX / 2);
+    let mut thin = Vec::with_capacity(POINTS_MAX);
+    for part in points.chunks(stretch) {
+        let by_height = |one: &&(f64, f64), other: &&(f64, f64)| one.1.total_cmp(&other.1);
+        let (Some(low), Some(high)) = (part.iter().min_by(by_height), part.iter().max_by(by_height)) else { continue };
+        let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
+        thin.push(*first);
+        if first != second {
+            thin.push(*second);
+        }
+    }
+    thin
+}
+
+fn append(path: &mut String, arguments: std::fmt::Arguments<'_>) {
+    path.write_fmt(arguments).expect("a string takes every character");
+}
+
+/// A drawing area. Text has the same size in both, and the stylesheet hardly scales them.
+struct Screen {
+    /// Class that the stylesheet shows or hides.
+    name: &'static str,
+    width: f64,
+    height: f64,
+}
+
+const WIDE: Screen = Screen { name: "wide", width: 640.0, height: 350.0 };
+const NARROW: Screen = Screen { name: "narrow", width: 350.0, height: 310.0 };
+
+/// Height of a line of text.
+const LINE: f64 = 17.0;
+/// Space between neighbours.
+const GAP: f64 = 8.0;
+/// Width of the sample beside a name.
+const SAMPLE: f64 = 30.0;
+/// Maximum characters of a name drawn in full.
+const LETTERS_MAX: usize = 32;
+
+/// Estimated width of text at the stylesheet's 13 pixels. Fonts differ; this is one of the widest, so that words are
+/// rather too far apart than cut.
+fn text_width(text: &str) -> f64 {
+    let letter = |letter| match letter {
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | ' ' => 4.6,
+        'f' | 'r' | 't' | '-' | '(' | ')' | '/' => 6.0,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' | '…' => 12.6,
+        _ => 8.4,
+    };
+    text.chars().map(letter).sum()
+}
+
+/// Estimated width of bold text.
+fn bold_width(text: &str) -> f64 {
+    text_width(text) * 1.12
+}
+
+/// Shortens a long name.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= LETTERS_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(LETTERS_MAX - 1).chain(['…']).collect()
+}
+
+/// The rectangle of the data.
+#[derive(Clone, Copy)]
+struct Frame {
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
+
+/// Left ends and rows of names with samples in rows of this width, and the number of rows.
+fn rows<'a>(names: impl IntoIterator<Item = &'a str>, width: f64) -> (Vec<(f64, usize)>, usize) {
+    let mut places = Vec::new();
+    let (mut x, mut row) = (0.0, 0);
+    for name in names {
+        let needs = SAMPLE + 5.0 + text_width(name);
+        if x > 0.0 && x + needs > width {
+            (x, row) = (0.0, row + 1);
+        }
+        places.push((x, row));
+        x += needs + 2.0 * GAP;
+    }
+    let rows = if places.is_empty() { 0 } else { row + 1 };
+    (places, rows)
+}
+
+/// Heights between two ends, as near to the wanted ones as is possible without overlapping text.
+fn spread_out(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));
+    let mut heights = wanted.to_vec();
+    let mut free = top;
+    for &index in &order {
+        heights[index] = heights[index].max(free);
+        free = heights[index] + LINE;
+    }
+    let mut free = bottom;
+    for &index in order.iter().rev() {
+        heights[index] = heights[index].min(free);
+        free = heights[index] - LINE;
+    }
+    heights
+}
+
+/// First row for each span in which it touches no earlier one.
+fn free_rows(spans: &[(f64, f64)]) -> Vec<usize> {
+    let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
+    spans
+        .iter()
+        .map(|&(from, to)| {
+            let is_free =
+                |row: &Vec<(f64, f64)>| row.iter().all(|&(left, right)| to + GAP < left || from > right + GAP);
+            let row = taken.iter().position(is_free).unwrap_or(taken.len());
+            if row == taken.len() {
+                taken.push(Vec::new());
+            }
+            taken[row].push((from, to));
+            row
+        })
+        .collect()
+}
+
+/// Labels of the ticks of an axis.
+fn round_ticks(scale: &Scale, spread: Spread, unit: Unit, count: usize) -> Vec<(f64, String)> {
+    let ticks = scale.ticks(count);
+    // On a linear axis all ticks have the unit of the largest; on a logarithmic one, each its own.
+    let largest = ticks.iter().copied().map(f64::abs).fold(0.0, f64::max);
+    let word = |value: f64| tick(value, if spread == Spread::Log { value } else { largest }, unit);
+    ticks.iter().map(|&value| (value, word(value))).collect()
+}
+
+fn tick(value: f64, scale_by: f64, unit: Unit) -> String {
+    match unit {
+        _ if value == 0.0 => "0".to_owned(),
+        Unit::Micros => {
+            let (divisor, name) = units::time_unit(scale_by);
+            format!("{} {name}", short(value / divisor))
+        }
+        Unit::Seconds if scale_by.abs() < 1.0 => tick(value * 1e6, scale_by * 1e6, Unit::Micros),
+        Unit::Seconds => format!("{} s", short(value)),
+        Unit::Share => format!("{}%", short(value * 100.0)),
+        Unit::Count => {
+            let (divisor, name) = match scale_by.abs() {
+                size if size >= 1e15 => return format!("{value:.0e}"),
+                size if size >= 1e12 => (1e12, "T"),
+                size if size >= 1e9 => (1e9, "G"),
+                size if size >= 1e6 => (1e6, "M"),
+                size if size >= 1e4 => (1e3, "k"),
+                _ => (1.0, ""),
+            };
+            format!("{}{name}", short(value / divisor))
+        }
+    }
+}
+
+/// A number with no more digits than it needs.
+fn short(value: f64) -> String {
+    if value != 0.0 && (value.abs() < 1e-5 || value.abs() >= 1e7) {
+        return format!("{value:.0e}");
+    }
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A value in a sentence.
+fn value(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Micros => units::micros(value),
+        Unit::Seconds => units::micros(value * 1e6),
+        Unit::Share => units::percent(value),
+        Unit::Count if value.fract() == 0.0 && value.abs() < 1e6 => short(value),
+        Unit::Count => units::number(value),
+    }
+}
+
+/// Description of the chart.
+fn about(chart: &Chart) -> String {
+    let mut about = format!("{} by {}.", sentence(&chart.y.label), chart.x.label);
+    for series in chart.series.iter().filter(|series| !series.label.is_empty()) {
+        if let Some(ends) = ends(series, chart) {
+            about.extend([" ", &series.label, ": ", &ends, "."]);
+        }
+    }
+    for rule in &chart.rules {
+        about.extend([" Marked: ", &rule.label, "."]);
+    }
+    about
+}
+
+fn ends(series: &Series, chart: &Chart) -> Option<String> {
+    let words = |first: (f64, f64), last: (f64, f64)| {
+        let at = |(x, y): (f64, f64)| format!("{} at {}", value(y, chart.y.unit), value(x, chart.x.unit));
+        format!("from {} to {}", at(first), at(last))
+    };
+    match &series.shape {
+        Shape::Line(points) | Shape::Steps(points) | Shape::Area(points) => {
+            Some(words(*points.first()?, *points.last()?))
+        }
+        Shape::Points(points) => Some(format!("{} points", points.len())),
+        Shape::Bars(bars) => {
+            let highest = bars.iter().max_by(|one, other| one.value.total_cmp(&other.value))?;
+            let [from, to] = [highest.from, highest.to].map(|end| value(end, chart.x.unit));
+            Some(format!("highest between {from} and {to} with {}", value(highest.value, chart.y.unit)))
+        }
+        Shape::ErrorBars(_) => None,
+    }
+}
+
+fn sentence(label: &str) -> String {
+    let mut letters = label.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_want_the_same_height_lie_below_each_other() {
+        let heights = spread_out(&[100.0, 101.0, 99.0], 0.0, 200.0);
+        assert_eq!(heights, [116.0, 133.0, 99.0]);
+        let at_the_bottom = spread_out(&[198.0, 199.0], 0.0, 200.0);
+        assert!((at_the_bottom[1] - at_the_bottom[0]).abs() >= LINE - 1e-9);
+        assert!(at_the_bottom.iter().all(|&height| height <= 200.0));
+    }
+
+    #[test]
+    fn names_fill_rows_and_never_share_a_place() {
+        let names: Vec<String> = (0..10).map(|number| format!("client {number}")).collect();
+        let (places, rows) = rows(names.iter().map(String::as_str), 330.0);
+        assert!(rows > 1);
+        assert!(places.windows(2).all(|pair| pair[1].1 > pair[0].1 || pair[1].0 > pair[0].0));
+        assert!(places.iter().all(|&(x, _)| x + SAMPLE + text_width("client 0") <= 330.0));
+    }
+
+    #[test]
+    fn spans_that_touch_are_in_different_rows() {
+        assert_eq!(free_rows(&[(0.0, 50.0), (40.0, 90.0), (100.0, 120.0)]), [0, 1, 0]);
+    }
 }

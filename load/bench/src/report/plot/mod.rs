@@ -6,10 +6,7 @@
 
 mod chart;
 mod draw;
-mod layout;
 mod scale;
-mod shape;
-mod text;
 
 pub use chart::{Across, Axis, Bar, Chart, Colour, POINTS_MAX, Rule, Series, Shape, Unit};
 pub use scale::Spread;
@@ -80,7 +77,7 @@ mod tests {
     fn a_long_series_is_thinned_and_keeps_its_extremes() {
         let mut line: Vec<(f64, f64)> = (0..200_000).map(|index| (f64::from(index), 100.0)).collect();
         line[77_777].1 = 5_000.0;
-        let thin = shape::thinned_line(&line);
+        let thin = draw::thinned_line(&line);
         assert!(thin.len() <= POINTS_MAX);
         assert!(thin.contains(&(77_777.0, 5_000.0)));
         let svg = chart(Shape::Points(line.iter().map(|&(x, _)| (x, x * 0.37 % 91.0)).collect())).svg("points");

@@ -5,10 +5,7 @@
 
 mod call;
 mod endings;
-mod example;
-mod fit;
 mod payload;
-mod reflection;
 mod schema;
 mod target;
 
@@ -21,11 +18,8 @@ use quire_rpc::client::{Codec, Path, Protocol, Settings};
 
 pub use call::GrpcSession;
 pub use endings::{Classify, Endings, OWN_ENDINGS_FIRST, OutcomeField};
-pub use example::example;
-pub use fit::message_from_json;
-pub use payload::{DATA_BYTES_MAX, MESSAGES_MAX, Payload, Requests};
-pub use reflection::DESCRIPTOR_FILES_MAX;
-pub use schema::{Schema, Shape, split_method};
+pub use payload::{DATA_BYTES_MAX, MESSAGES_MAX, Payload, Requests, example, message_from_json};
+pub use schema::{DESCRIPTOR_FILES_MAX, Schema, Shape, split_method};
 pub use target::Target;
 
 use super::Workload;

@@ -3,9 +3,7 @@
 //! A request is sent when it is handed to the connection; if the server has closed it, sending begins with opening
 //! another. Bodies are read to their end and counted, not kept.
 
-mod http1;
-mod http2;
-mod probe;
+mod connection;
 mod request;
 
 use std::sync::Arc;
@@ -15,12 +13,11 @@ use super::socket::Dialer;
 use super::{Answer, Session, Traffic, Workload};
 use crate::template::Turn;
 
-use http1::UNSENDABLE;
+use connection::{Http1Session, Http2Session, UNSENDABLE};
 use request::Unsendable;
 
-pub use http2::STREAMS_MAX_DEFAULT;
-pub use probe::{get, probe};
-pub use request::{Asked, Requests};
+pub use connection::{STREAMS_MAX_DEFAULT, get, probe};
+pub use request::{RequestArgs, Requests};
 
 /// An HTTP load.
 #[derive(Clone, Debug)]
@@ -57,15 +54,15 @@ impl Workload for HttpWorkload {
 
     async fn open(&self, _number: usize) -> anyhow::Result<HttpSession> {
         let link = if self.http2 {
-            Link::Http2(http2::Session::open(&self.dialer, &self.requests).await?)
+            Link::Http2(Http2Session::open(&self.dialer, &self.requests).await?)
         } else {
-            Link::Http1(http1::Session::open(self.dialer.clone()).await?)
+            Link::Http1(Http1Session::open(self.dialer.clone()).await?)
         };
         Ok(HttpSession { requests: Arc::clone(&self.requests), link })
     }
 
     fn label(&self, ending: u16) -> String {
-        http1::label(ending)
+        connection::label(ending)
     }
 }
 
@@ -78,8 +75,8 @@ pub struct HttpSession {
 
 #[derive(Debug)]
 enum Link {
-    Http1(http1::Session),
-    Http2(http2::Session),
+    Http1(Http1Session),
+    Http2(Http2Session),
 }
 
 impl Session for HttpSession {
@@ -94,7 +91,7 @@ impl Session for HttpSession {
                 Err(unsendable) => Err(unsendable),
             },
         };
-        ended.unwrap_or_else(|Unsendable| http1::ended(Instant::now(), None, UNSENDABLE))
+        ended.unwrap_or_else(|Unsendable| connection::ended(Instant::now(), None, UNSENDABLE))
     }
 
     fn traffic(&self) -> Traffic {

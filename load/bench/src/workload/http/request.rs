@@ -15,7 +15,7 @@ use crate::values::{scheme_and_rest, with_host};
 
 /// A request as given on the command line.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct RequestArgs {
     /// `http://` or `https://`, with placeholders in path and query.
     pub url: String,
     /// Default: GET, or POST with a body.
@@ -59,29 +59,29 @@ enum Payload {
 
 impl Requests {
     /// Checks all input.
-    pub fn new(asked: &Asked, sources: &Sources) -> anyhow::Result<Self> {
-        let url = &asked.url;
+    pub fn new(args: &RequestArgs, sources: &Sources) -> anyhow::Result<Self> {
+        let url = &args.url;
         let (scheme, authority, target) = split(url).map_err(|reason| {
             anyhow!(
                 "`{url}` cannot be measured: {reason}; write http://HOST:PORT/PATH, https://HOST:PORT/PATH or :PORT/PATH"
             )
         })?;
         let target = template("URL", &target, sources)?;
-        let method = match &asked.method {
+        let method = match &args.method {
             Some(name) => Method::from_bytes(name.as_bytes()).ok().with_context(|| {
                 format!("`{name}` is not a method: write GET, HEAD, POST, PUT, PATCH, DELETE or another token")
             })?,
-            None if asked.data.is_some() => Method::POST,
+            None if args.data.is_some() => Method::POST,
             None => Method::GET,
         };
-        let body = match &asked.data {
+        let body = match &args.data {
             None => Payload::Fixed(Bytes::new()),
             Some(data) => payload(data, sources)?,
         };
         let mut requests = Self {
             method,
             scheme,
-            asked_authority: asked.http2.then(|| authority.clone()),
+            asked_authority: args.http2.then(|| authority.clone()),
             authority,
             target,
             constant: None,
@@ -90,10 +90,10 @@ impl Requests {
             varying_headers: Vec::new(),
             body,
         };
-        for header in &asked.headers {
-            requests.add_header(header, asked.http2, sources)?;
+        for header in &args.headers {
+            requests.add_header(header, args.http2, sources)?;
         }
-        requests.add_own_headers(asked);
+        requests.add_own_headers(args);
         let varies = !requests.varying_headers.is_empty() || matches!(requests.body, Payload::Varying(_));
         if !varies && requests.target.constant().is_some() {
             let constant = requests.make(Turn { number: 0, client: 0, worker: 0 }).ok();
@@ -129,15 +129,15 @@ impl Requests {
     }
 
     /// Adds the headers that HTTP requires and the caller did not give.
-    fn add_own_headers(&mut self, asked: &Asked) {
+    fn add_own_headers(&mut self, args: &RequestArgs) {
         let given = |name: &HeaderName, own: &Self| {
             own.fixed_headers.contains_key(name) || own.varying_headers.iter().any(|(other, _)| other == name)
         };
-        if !asked.http2 && !given(&HOST, self) {
+        if !args.http2 && !given(&HOST, self) {
             let host = HeaderValue::from_str(self.authority.as_str());
             self.fixed_headers.extend(host.map(|host| (HOST, host)));
         }
-        if asked.data.is_some() && !given(&CONTENT_TYPE, self) {
+        if args.data.is_some() && !given(&CONTENT_TYPE, self) {
             self.fixed_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
     }

@@ -3,7 +3,6 @@
 //! A connection carries any number of requests at once; those made in one poll leave in one write. A request is sent
 //! when its line is queued; if the server has closed the connection, sending begins with opening another.
 
-mod outcomes;
 mod pipe;
 mod replies;
 
@@ -18,12 +17,11 @@ use super::socket::{Counters, Dialer};
 use super::{Answer, Session, Traffic, Workload};
 use crate::template::{Template, Turn};
 
-pub use outcomes::{OUTCOME_BYTES_MAX, OUTCOMES_MAX};
 pub use pipe::ABANDONED_MAX;
-pub use replies::{LINE_BYTES_MAX, Reply, ReplyError};
+pub use replies::{LINE_BYTES_MAX, OUTCOME_BYTES_MAX, OUTCOMES_MAX, Reply, ReplyError};
 
-use outcomes::{CLOSED, CONNECTION, OTHER, OUTCOME_MIN, OVERLONG, Outcomes, REPLY, Seen, UNASKED};
 use pipe::Pipe;
+use replies::{CLOSED, CONNECTION, OTHER, OUTCOME_MIN, OVERLONG, Outcomes, REPLY, Seen, UNASKED};
 
 /// Default requests in flight on a connection; lines have no limit of their own.
 pub const PIPELINED_MAX_DEFAULT: usize = 1_000;

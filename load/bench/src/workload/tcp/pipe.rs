@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::outcomes::{CLOSED, OVERLONG, REPLY, Seen, UNASKED};
+use super::replies::{CLOSED, OVERLONG, REPLY, Seen, UNASKED};
 use super::replies::{Replies, Reply};
 use crate::workload::Ending;
 use crate::workload::socket::Transport;
