@@ -18,6 +18,7 @@ const NARROW_COLUMNS_MAX: usize = 3;
 /// A page under construction, from top to bottom.
 #[derive(Template)]
 #[template(path = "page.html")]
+#[must_use]
 pub struct Page {
     title: String,
     lead: String,
@@ -88,6 +89,7 @@ impl Banner {
 
 /// Text shown in one place; for a figure, also its key and full value.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Value {
     /// Text for people.
     pub text: String,
@@ -111,7 +113,6 @@ impl Value {
     }
 
     /// Sets [`Self::is_bad`].
-    #[must_use]
     pub fn bad(self, is_bad: bool) -> Self {
         Self { is_bad, ..self }
     }
@@ -162,6 +163,7 @@ pub struct Column {
 
 /// A table whose first column names the rows.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Table {
     /// Caption.
     pub caption: String,
@@ -187,7 +189,6 @@ impl Table {
     }
 
     /// Adds a row.
-    #[must_use]
     pub fn row(mut self, cells: impl IntoIterator<Item = Value>) -> Self {
         self.rows.push(cells.into_iter().collect());
         self
@@ -221,67 +222,56 @@ impl Page {
     }
 
     /// Sets the line below the title.
-    #[must_use]
     pub fn lead(self, words: impl Into<String>) -> Self {
         Self { lead: words.into(), ..self }
     }
 
     /// Sets the line with time, tool and machine of the measurement.
-    #[must_use]
     pub fn origin(self, words: impl Into<String>) -> Self {
         Self { origin: words.into(), ..self }
     }
 
     /// Sets the last line.
-    #[must_use]
     pub fn footer(self, words: impl Into<String>) -> Self {
         Self { footer: words.into(), ..self }
     }
 
     /// Adds a heading.
-    #[must_use]
     pub fn heading(self, words: impl Into<String>) -> Self {
         self.block(Block::Heading(words.into()))
     }
 
     /// Adds a paragraph.
-    #[must_use]
     pub fn paragraph(self, words: impl Into<String>) -> Self {
         self.block(Block::Paragraph(words.into()))
     }
 
     /// Adds a message across the page.
-    #[must_use]
     pub fn banner(self, banner: Banner) -> Self {
         self.block(Block::Banner(banner))
     }
 
     /// Adds headline figures.
-    #[must_use]
     pub fn cards(self, cards: Vec<Card>) -> Self {
         self.block(Block::Cards(cards))
     }
 
     /// Adds a table.
-    #[must_use]
     pub fn table(self, table: Table) -> Self {
         self.tables(vec![table])
     }
 
     /// Adds tables, side by side where there is room.
-    #[must_use]
     pub fn tables(self, tables: Vec<Table>) -> Self {
         self.block(Block::Tables(tables))
     }
 
     /// Adds a chart.
-    #[must_use]
     pub fn chart(self, chart: Chart) -> Self {
         self.charts(vec![chart])
     }
 
     /// Adds charts, side by side where there is room.
-    #[must_use]
     pub fn charts(mut self, charts: Vec<Chart>) -> Self {
         let drawn = charts.into_iter().map(|chart| {
             self.charts += 1;

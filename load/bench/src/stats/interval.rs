@@ -11,6 +11,7 @@ use crate::report::units::{float, real};
 
 /// An estimate and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[must_use]
 pub struct Interval {
     /// Point estimate.
     pub estimate: f64,
@@ -27,19 +28,16 @@ impl Interval {
     }
 
     /// Exponentiates each part: from logarithms back to ratios.
-    #[must_use]
     pub fn exp(self) -> Self {
         Self { estimate: self.estimate.exp(), low: self.low.exp(), high: self.high.exp() }
     }
 
     /// Moves both ends outwards by `margin`.
-    #[must_use]
     pub fn widened(self, margin: f64) -> Self {
         Self { low: self.low - margin, high: self.high + margin, ..self }
     }
 
     /// From the lower of both lower ends to the higher of both upper ends.
-    #[must_use]
     pub fn hull(self, other: Self) -> Self {
         Self { estimate: self.estimate, low: self.low.min(other.low), high: self.high.max(other.high) }
     }

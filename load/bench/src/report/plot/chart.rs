@@ -10,6 +10,7 @@ const COLOURS: usize = 8;
 
 /// A chart.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Chart {
     /// Title, above the chart and for readers who cannot see it.
     pub title: String,
@@ -27,6 +28,7 @@ pub struct Chart {
 
 /// An axis.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Axis {
     /// Quantity on the axis.
     pub label: String,
@@ -54,19 +56,16 @@ impl Axis {
     }
 
     /// Sets the lower end.
-    #[must_use]
     pub fn from(self, low: f64) -> Self {
         Self { low: Some(low), ..self }
     }
 
     /// Sets the upper end.
-    #[must_use]
     pub fn to(self, high: f64) -> Self {
         Self { high: Some(high), ..self }
     }
 
     /// Sets the ticks.
-    #[must_use]
     pub fn ticks(self, ticks: Vec<(f64, String)>) -> Self {
         Self { ticks, ..self }
     }
@@ -203,7 +202,6 @@ impl Chart {
     }
 
     /// Sets the rules.
-    #[must_use]
     pub fn rules(self, rules: Vec<Rule>) -> Self {
         Self { rules, ..self }
     }

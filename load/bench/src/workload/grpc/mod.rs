@@ -33,6 +33,7 @@ const IN_FLIGHT_DEFAULT: usize = 1024;
 
 /// Calls of one method of one server.
 #[derive(Clone)]
+#[must_use]
 pub struct GrpcWorkload {
     shared: Arc<Shared>,
 }
@@ -57,43 +58,36 @@ impl GrpcWorkload {
     }
 
     /// Sets the protocol and the codec; requests must be in this codec already. The default is gRPC with protobuf.
-    #[must_use]
     pub fn speaking(self, protocol: Protocol, codec: Codec) -> Self {
         self.change(|shared| (shared.settings.protocol, shared.settings.codec) = (protocol, codec))
     }
 
     /// Sets the metadata of every call.
-    #[must_use]
     pub fn metadata(self, metadata: Metadata) -> Self {
         self.change(|shared| shared.metadata = metadata)
     }
 
     /// Sets the deadline of a call, which is sent to the server.
-    #[must_use]
     pub fn deadline(self, deadline: Option<Duration>) -> Self {
         self.change(|shared| shared.deadline = deadline)
     }
 
     /// Compresses requests of any size, if that makes them shorter.
-    #[must_use]
     pub fn compression(self, encoding: Option<quire_rpc::Encoding>) -> Self {
         self.change(|shared| shared.settings.compression = encoding.map(|encoding| (encoding, 0)))
     }
 
     /// Sets the encodings that the server may compress answers with.
-    #[must_use]
     pub fn accepts(self, encodings: &[quire_rpc::Encoding]) -> Self {
         self.change(|shared| shared.settings.accepts = encodings.to_vec())
     }
 
     /// Sets the maximum calls in flight on a connection; further ones wait.
-    #[must_use]
     pub fn in_flight_max(self, in_flight: usize) -> Self {
         self.change(|shared| shared.settings.calls_per_connection_max = in_flight.max(1))
     }
 
     /// Sets the classification of answers beyond their status.
-    #[must_use]
     pub fn endings(self, endings: Endings) -> Self {
         self.change(|shared| shared.endings = endings)
     }

@@ -68,11 +68,11 @@ async fn missing_data_is_answered_with_an_example_that_fits() {
         ),
     ] {
         assert_eq!(refusal(address, method, &[]).await, format!("{method} wants a message: --data '{example}'"));
-        super::support::workload(address, method, &["--data", example]).await;
+        drop(super::support::workload(address, method, &["--data", example]).await);
         let described = describe(&arguments(&address, method, &["--describe"])).await.unwrap();
         assert!(described.contains(&format!("--data '{example}'\n")), "{described}");
     }
-    super::support::workload(address, "grpc.testing.TestService/EmptyCall", &[]).await;
+    drop(super::support::workload(address, "grpc.testing.TestService/EmptyCall", &[]).await);
 }
 
 #[tokio::test]
