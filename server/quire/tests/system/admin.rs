@@ -144,15 +144,17 @@ async fn a_server_that_others_can_reach_with_a_token_lets_its_operator_in() {
     assert_eq!(codes(&server, None).await, [Code::Unauthenticated; 7]);
 }
 
+/// A request of the operator.
+fn with<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", &format!("Bearer {TOKEN}")).expect("a legal value");
+    request
+}
+
 #[tokio::test]
 async fn an_operator_restocks_adds_edits_and_delists_and_the_log_has_the_name() {
     let folder = folder();
     let server = Start::default().variable("QUIRE_ADMIN_TOKEN", TOKEN).serve(folder.path());
-    fn with<T>(message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", &format!("Bearer {TOKEN}")).expect("a legal value");
-        request
-    }
     let admin = server.admin();
     let restock = |id, amount| RestockRequest { amount: Some(amount), id: Some(id) };
     let raised = admin.restock(with(restock(BOOK, 1234))).await.expect("an answer").into_inner();
