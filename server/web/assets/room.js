@@ -85,3 +85,5 @@ addEventListener("pagehide", stop);
 addEventListener("pageshow", event => { if (event.persisted) follow(); });
 follow();
 localize();
+// On a narrow screen the navigation is longer than the screen is wide.
+document.querySelector(".rooms [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
