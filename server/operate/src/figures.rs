@@ -145,9 +145,10 @@ impl Level {
 pub struct ServiceHealth {
     /// Its name, as in `quire serve --only`.
     pub name: &'static str,
-    /// True while it works.
+    /// True while it answers calls; false with [`trouble`](Self::trouble), or if it has nothing to answer from, as
+    /// record queries without a file.
     pub is_healthy: bool,
-    /// The reason if it does not, as at `/healthz`.
+    /// The line of `/healthz` if something is wrong.
     pub trouble: Option<String>,
 }
 

@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Config(ConfigCommandArgs),
     /// Requests a server's health; the exit code is for probes
     Health(HealthArgs),
+    /// Shows a server's figures in the terminal: purchases, failures, levels, times of each method
+    Top(TopArgs),
     /// Makes a token for a client, and its line for the file server.tokens
     Token(TokenArgs),
     /// Generates data of any size
@@ -161,6 +163,25 @@ pub(crate) struct HealthArgs {
     /// Longest time for the answer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub access: AccessArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Keys: q or Escape ends it.
+
+Exit codes: 0 done; 1 refused, for example without a token of the scope admin; 2 usage; 3 unreachable.")]
+pub(crate) struct TopArgs {
+    /// The server: HOST:PORT, a host, or :PORT, with https:// before it for TLS
+    #[arg(default_value = "127.0.0.1:10086")]
+    pub address: String,
+    /// Print one sample and stop
+    #[arg(long)]
+    pub once: bool,
+    /// Print it as JSON, with the names of proto/operator.proto
+    #[arg(long, requires = "once")]
+    pub json: bool,
     #[command(flatten)]
     pub access: AccessArgs,
 }

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         cli::Command::Restore(args) => commands::backup::restore(&args),
         cli::Command::Config(args) => config::reference::command(&args.command),
         cli::Command::Health(args) => Ok(commands::health::command(&args)),
+        cli::Command::Top(args) => Ok(commands::top::command(&args)),
         cli::Command::Token(args) => commands::token::command(&args),
         cli::Command::Generate(args) => commands::data::generate(&args.what),
     };

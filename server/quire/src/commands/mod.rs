@@ -8,6 +8,7 @@ pub(crate) mod health;
 pub(crate) mod kv;
 pub(crate) mod tasks;
 pub(crate) mod token;
+pub(crate) mod top;
 
 use std::sync::Arc;
 
