@@ -6,7 +6,7 @@ use operate::{
     Operate,
     grpc::{OperatorService, wire::operator_server::OperatorServer},
 };
-use quire_client::{Client, cli::End};
+use quire_client::cli::End;
 use quire_rpc::Server;
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -23,7 +23,7 @@ pub(crate) fn start(services: &Services, operate: Operate) -> oneshot::Receiver<
     let builder = builder.add_service(OperatorServer::new(OperatorService::new(operate)));
     let started = local::channel(builder, ACTOR).map_err(io::Error::other).and_then(|channel| {
         let runtime = Handle::current();
-        let talk = move || match admin::console(Client::over(channel), runtime) {
+        let talk = move || match admin::console(channel, runtime) {
             Ok(End::User) => drop(leave.send(())),
             Ok(End::Pipe) => tracing::debug!("standard input has ended; the server runs on"),
             Err(error) => tracing::warn!(%error, "the console has ended; the server runs on"),

@@ -6,7 +6,7 @@ use clap::{Args, Parser, ValueEnum};
 use quire_terminal::shell;
 
 /// The commands, as `help` shows them.
-pub(crate) const COMMANDS: [shell::Help; 18] = [
+pub(crate) const COMMANDS: [shell::Help; 19] = [
     ("list", "", "every book"),
     ("topics", "[text]", "every topic and how many books it has, or the topics near a text"),
     ("restock", "[amount] | <id> <amount>", "raises every book below amount to it, 20 if absent; or one book"),
@@ -28,6 +28,7 @@ pub(crate) const COMMANDS: [shell::Help; 18] = [
     ("log", "[--limit NUMBER]", "recent transactions, newest last; also --book, --from, --to"),
     ("tail", "", "transactions from now on, as they come"),
     ("sales", "[--by day|book|both]", "copies and money; also --book, --from, --to"),
+    ("top", "[--once]", "purchases, failures, levels and times, live; in the console of quire serve, once"),
     ("connections", "[--limit NUMBER]", "open connections, those that moved most bytes first"),
     ("cut", "<connection>", "ends a connection with its calls"),
     ("backup", "<file> [--force]", "writes the data folder's contents, as quire restore reads them"),
@@ -74,6 +75,7 @@ pub(crate) enum By {
 
 /// An operator's command with its flags.
 #[derive(Debug, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct VerbArgs {
     #[command(flatten)]
     pub choice: Choice,
@@ -89,6 +91,9 @@ pub(crate) struct VerbArgs {
     /// Leave bad rows of an import out, instead of importing nothing
     #[arg(long)]
     pub skip_bad: bool,
+    /// Show one sample of the figures and stop
+    #[arg(long)]
+    pub once: bool,
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,

@@ -289,6 +289,9 @@ async fn connections_are_listed_and_cut_and_a_backup_comes_over_the_network() {
     assert!(ids.len() >= 2, "the shopper's and the operator's: {open:?}");
     let id = ids.iter().min().expect("the shopper's").to_string();
     assert!(server.console("connections", "written").contains("127.0.0.1:"));
+    assert!(server.console("top", "purchases").contains("the server"));
+    let figures = &json(&server, &["top"])[0];
+    assert_eq!(figures["healthy"], true, "{figures}");
     assert_eq!(text(&server.operate(&["cut", &id], ""), 0), format!("connection {id} was cut\n"));
     assert_eq!(text(&server.operate(&["cut", &id], ""), 1), format!("no connection {id} is open\n"));
     let file = folder.path().join("shop.backup");

@@ -10,6 +10,7 @@ use quire_client::{
     Book, Client, Code, Error, Items, Operator,
     cli::{Connection, Exit, fault_json, fault_text},
 };
+use quire_rpc::client::Channel;
 use quire_terminal::{
     pager::Pager,
     screen,
@@ -37,9 +38,10 @@ pub(super) struct Desk {
     /// The same, for changes that take long.
     pub(super) patient: Operator,
     pub(super) connection: Connection,
-    address: String,
+    pub(super) address: String,
     pub(super) runtime: Handle,
-    pub(super) is_console: bool,
+    /// The channel of a console.
+    pub(super) console: Option<Channel>,
     /// True if standard input has commands.
     pub(super) is_prompt: bool,
     /// True if Ctrl-C ended the last command.
@@ -57,7 +59,7 @@ impl Desk {
             connection,
             address,
             runtime,
-            is_console: false,
+            console: None,
             is_prompt: false,
             is_interrupted: Cell::new(false),
         })
@@ -65,7 +67,7 @@ impl Desk {
 
     /// Logs a command of the console that changes something, as a server logs calls of operators.
     pub(super) fn log_change(&self, verb: &Verb, words: &[&str]) {
-        if self.is_console && matches!(verb, Verb::Change(_)) {
+        if self.console.is_some() && matches!(verb, Verb::Change(_)) {
             let method = words.join(" ");
             tracing::info!(target: telemetry::UNBOUNDED, method, credential = "console", "an operator's action");
         }
@@ -73,6 +75,9 @@ impl Desk {
 
     /// Runs a command and shows its answer.
     pub(super) fn run(&self, verb: &Verb) -> Exit {
+        if let Verb::Top { once } = verb {
+            return self.top(*once);
+        }
         let mut out = Pager::new();
         let done = self.runtime.block_on(async {
             tokio::select! {
@@ -114,7 +119,7 @@ impl Desk {
             Verb::Export(export) => self.export(export).await?,
             Verb::Connections(most) => self.connections(*most, out).await?,
             Verb::Help => writeln!(out, "{}", shell::help(&COMMANDS))?,
-            Verb::Exit => {}
+            Verb::Exit | Verb::Top { .. } => {}
             Verb::Change(change) => return self.change(change, out).await,
         }
         Ok(Exit::Done)
@@ -207,7 +212,7 @@ impl Desk {
     pub(super) fn complain(&self, text: &str) {
         let text = screen::line(text);
         // If no one reads it, nothing else can be done.
-        let _ = if self.is_console { print_line(&text) } else { writeln!(io::stderr(), "{text}") };
+        let _ = if self.console.is_some() { print_line(&text) } else { writeln!(io::stderr(), "{text}") };
     }
 
     /// Completions of an argument: ids and topics of the catalogue.

@@ -39,7 +39,7 @@ impl Desk {
     /// Shows entries as they come: at a terminal until Enter, else until the call or its time ends.
     pub(super) async fn tail(&self) -> anyhow::Result<()> {
         let is_terminal = screen::is_terminal();
-        ensure!(is_terminal || !self.is_console, "tail is for a terminal; log shows recent entries");
+        ensure!(is_terminal || self.console.is_none(), "tail is for a terminal; log shows recent entries");
         let mut entries = self.operator.tail_log(None).await?;
         if is_terminal && !self.connection.json {
             print_line(&format!("{}\nEnter ends it", show::entry_heads()))?;

@@ -3,8 +3,8 @@
 use std::{fs::File, io::Write as _, path::Path};
 
 use anyhow::{Context as _, ensure};
-use quire_client::cli::Exit;
-use quire_terminal::pager::Pager;
+use quire_client::cli::{Connection, Exit};
+use quire_terminal::{pager::Pager, screen};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -12,8 +12,32 @@ use super::{
     desk::{Desk, write_line},
     show,
 };
+use crate::{
+    cli::{AccessArgs, TopArgs},
+    commands::top,
+};
 
 impl Desk {
+    /// Shows the server's figures: live where that can be, else once. Blocks.
+    pub(super) fn top(&self, once: bool) -> Exit {
+        let Connection { json, token, ca, certificate, key_file, .. } = self.connection.clone();
+        let done = match &self.console {
+            Some(channel) => self.runtime.block_on(top::once(channel.clone(), &self.address)),
+            None => top::run(&TopArgs {
+                address: self.address.clone(),
+                once: once || json || !screen::is_terminal() || !cfg!(feature = "top"),
+                json,
+                access: AccessArgs { token, ca, certificate, key_file },
+            }),
+        };
+        let Err((error, code)) = done else { return Exit::Done };
+        self.complain(&format!("{error:#}"));
+        [Exit::Refused, Exit::Usage, Exit::Unreachable]
+            .into_iter()
+            .find(|exit| *exit as u8 == code)
+            .unwrap_or(Exit::Refused)
+    }
+
     pub(super) async fn connections(&self, most: u32, out: &mut Pager) -> anyhow::Result<()> {
         let reply = self.operator.connections(most).await?;
         self.write(out, &reply.connections, show::connection, show::connections)?;

@@ -17,6 +17,7 @@ use quire_client::{
     Client,
     cli::{Connection, End, Exit, Next, connections, converse, split},
 };
+use quire_rpc::client::Channel;
 use quire_terminal::{screen, shell::Shell};
 use tokio::runtime::Handle;
 
@@ -55,9 +56,9 @@ fn run(args: &AdminArgs) -> anyhow::Result<Exit> {
 }
 
 /// The console of a server in this process: a prompt until its input ends or the operator leaves.
-pub(crate) fn console(client: Client, runtime: Handle) -> anyhow::Result<End> {
-    let mut desk = Desk::new(client, Connection::default(), "the server", runtime)?;
-    desk.is_console = true;
+pub(crate) fn console(channel: Channel, runtime: Handle) -> anyhow::Result<End> {
+    let mut desk = Desk::new(Client::over(channel.clone()), Connection::default(), "the server", runtime)?;
+    desk.console = Some(channel);
     let share = |shell: &mut Shell| {
         if let Some(printer) = shell.printer() {
             telemetry::share_terminal(printer);

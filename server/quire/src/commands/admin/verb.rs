@@ -14,7 +14,7 @@ use quire_terminal::shell;
 use crate::cli::{By, COMMANDS, Choice, Exported, VerbArgs};
 
 /// Flags, and the commands that use them.
-const FLAGS: [(&str, &[&str]); 9] = [
+const FLAGS: [(&str, &[&str]); 10] = [
     ("--book", &["export", "log", "sales"]),
     ("--from", &["export", "log", "sales"]),
     ("--to", &["export", "log", "sales"]),
@@ -23,6 +23,7 @@ const FLAGS: [(&str, &[&str]); 9] = [
     ("--out", &["export"]),
     ("--yes", &["restock", "import"]),
     ("--skip-bad", &["import"]),
+    ("--once", &["top"]),
     ("--force", &["backup"]),
 ];
 
@@ -42,6 +43,9 @@ pub(super) enum Verb {
     Tail,
     Sales(SalesRequest),
     Export(Export),
+    Top {
+        once: bool,
+    },
     /// At most this many.
     Connections(u32),
     Help,
@@ -96,6 +100,7 @@ impl Verb {
                 ["export", ref what @ ..] if what.len() < 2 => {
                     return export(what.first().copied(), flags).map(Self::Export);
                 }
+                ["top"] => return Ok(Self::Top { once: flags.once }),
                 ["connections"] => return Ok(Self::Connections(limit.unwrap_or_default())),
                 ["help" | "?"] => return Ok(Self::Help),
                 ["exit" | "quit"] => return Ok(Self::Exit),
@@ -151,6 +156,7 @@ fn check(words: &[&str], flags: &VerbArgs) -> anyhow::Result<()> {
         flags.out.is_some(),
         flags.yes,
         flags.skip_bad,
+        flags.once,
         flags.force,
     ];
     let command = words.first().copied().unwrap_or_default();
@@ -243,7 +249,7 @@ mod tests {
     fn every_command_is_parsed_in_its_own_form_and_refused_in_others() {
         let parse = |line: &str| Verb::parse(&line.split(' ').collect::<Vec<_>>(), &VerbArgs::default());
         let forms = "list|topics a b|restock|restock 5|restock 7 5|add T t 5 1.50|add T t 5 1.50 9|edit 7 title T price 2|\
-                     update 7 2|delist 7|relist 7|import f|export|export log|log|tail|sales|connections|cut 3|backup f|help|exit";
+                     update 7 2|delist 7|relist 7|import f|export|export log|log|tail|sales|top|connections|cut 3|backup f|help|exit";
         for line in forms.split('|') {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }

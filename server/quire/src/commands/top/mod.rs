@@ -39,7 +39,8 @@ pub(crate) fn command(args: &TopArgs) -> ExitCode {
     }
 }
 
-fn run(args: &TopArgs) -> Result<(), Failure> {
+/// Shows the figures that the arguments ask for.
+pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let usage = |error: anyhow::Error| (error, USAGE);
     let target = Target::parse(&args.address, PORT).map_err(|error| usage(error.into()))?;
     if !args.once && !io::stdout().is_terminal() {
@@ -64,7 +65,7 @@ fn run(args: &TopArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut samples = watch(&client, args.access.token.as_deref()).await?;
         if args.once {
-            return print(&next(&mut samples).await?, args, &target);
+            return print(&next(&mut samples).await?, args.json, &target.url());
         }
         #[cfg(feature = "top")]
         live::show(&mut samples, &target.url()).await?;
@@ -72,11 +73,17 @@ fn run(args: &TopArgs) -> Result<(), Failure> {
     })
 }
 
-fn print(sample: &Figures, args: &TopArgs, target: &Target) -> Result<(), Failure> {
-    let text = if args.json {
+/// Prints one sample of the server behind a channel, which asks for no credential.
+pub(crate) async fn once(channel: Channel, server: &str) -> Result<(), Failure> {
+    let mut samples = watch(&OperatorClient::new(channel), None).await?;
+    print(&next(&mut samples).await?, false, server)
+}
+
+fn print(sample: &Figures, is_json: bool, server: &str) -> Result<(), Failure> {
+    let text = if is_json {
         serde_json::to_string(sample).map(|json| screen::json_text(&json).into_owned())
     } else {
-        Ok(screen::lines(&text::sample(sample, &target.url())))
+        Ok(screen::lines(&text::sample(sample, server)))
     };
     // A closed output is no error.
     let _ = writeln!(io::stdout(), "{}", text.map_err(|error| (error.into(), REFUSED))?);

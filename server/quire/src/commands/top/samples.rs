@@ -8,7 +8,7 @@ pub(super) const USAGE: u8 = 2;
 pub(super) const UNREACHABLE: u8 = 3;
 
 /// A failure and its exit code.
-pub(super) type Failure = (anyhow::Error, u8);
+pub(crate) type Failure = (anyhow::Error, u8);
 
 /// Begins to watch.
 pub(super) async fn watch(client: &OperatorClient, token: Option<&str>) -> Result<Streaming<Figures>, Failure> {
