@@ -4,7 +4,7 @@
 use std::{
     borrow::Cow,
     cell::Cell,
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     io::{self, Read, Write},
     path::Path,
 };
@@ -163,82 +163,6 @@ pub fn import(
     Ok(imported)
 }
 
-/// Options of an [`update`].
-pub struct UpdateOptions<'a> {
-    /// Called with the bytes read so far.
-    pub progress: &'a mut dyn FnMut(u64),
-    /// False for a preview, which changes nothing.
-    pub applies: bool,
-    /// As in [`Options`].
-    pub sample: bool,
-}
-
-/// Compares the rows of `source` with the database of the settings, or else with the store at `path`, and adds and changes
-/// books accordingly, in one transaction. Bad rows are left out and reported.
-pub fn update(
-    path: &Path,
-    source: impl Read,
-    settings: &Settings,
-    options: UpdateOptions<'_>,
-) -> Result<Report, ImportError> {
-    let UpdateOptions { progress, applies, sample } = options;
-    if let Some(url) = &settings.url {
-        let mut importer = Importer::begin(url, settings, sample)?;
-        let report = put_all(&mut importer, source, settings, applies, progress)?;
-        if applies {
-            importer.commit().map_err(ImportError::Store)?;
-        }
-        return Ok(report);
-    }
-    drop(store::open(path, if sample { Role::Owner } else { Role::Importer }, settings)?);
-    let mut connection = store::open(path, Role::Tool, settings)?.connection;
-    let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
-    let report = put_all(&mut &transaction, source, settings, applies, progress)?;
-    if applies {
-        transaction.commit()?;
-    }
-    Ok(report)
-}
-
-fn put_all(
-    destination: &mut impl Destination,
-    source: impl Read,
-    settings: &Settings,
-    applies: bool,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Report, ImportError> {
-    let end = Cell::new(0);
-    let mut rows = Rows::of(source, &end, settings.limits.topic_bytes)?;
-    let (mut plan, mut slice) = (Planned::new(!rows.has_listed()), Vec::new());
-    loop {
-        let read = rows.read()?;
-        progress(rows.bytes());
-        let more = read.is_some();
-        slice.extend(read.and_then(|read| plan.admit(read)));
-        if slice.len() == ROWS || !more {
-            let there = destination.find(&slice)?;
-            let (mut new, mut changed) = (Vec::new(), Vec::new());
-            for book in slice.drain(..) {
-                let before = there.get(&book.id);
-                let after = plan.after(book, before);
-                match before {
-                    None => new.push(after.clone()),
-                    Some(before) if *before != after => changed.push(after.clone()),
-                    Some(_) => {}
-                }
-                plan.report.count(before.cloned(), after);
-            }
-            if applies {
-                destination.add(&new)?;
-                destination.change(&changed)?;
-            }
-        }
-        if !more {
-            return Ok(plan.report);
-        }
-    }
-}
-
 /// Writes every book of the database of the settings, or else of the store at `path`, by id, in the form that
 /// [`import`] reads; servers may have it open. `progress` gets the rows written and all rows. Returns their number.
 pub fn export(
@@ -373,12 +297,6 @@ const ROWS: usize = 512;
 trait Destination {
     /// Adds books with unused ids. Returns which were added.
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError>;
-
-    /// The books that have the ids of these.
-    fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, ImportError>;
-
-    /// Makes the books with the ids of these equal to them.
-    fn change(&mut self, books: &[NewBook]) -> Result<(), ImportError>;
 }
 
 impl Destination for &Transaction<'_> {
@@ -390,27 +308,11 @@ impl Destination for &Transaction<'_> {
         };
         books.iter().map(add).collect()
     }
-
-    fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, ImportError> {
-        Ok(store::find_books(self, books.iter().map(|book| book.id))?)
-    }
-
-    fn change(&mut self, books: &[NewBook]) -> Result<(), ImportError> {
-        Ok(store::change_books(self, books)?)
-    }
 }
 
 impl Destination for Importer {
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError> {
         Self::add(self, books).map_err(ImportError::Store)
-    }
-
-    fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, ImportError> {
-        Self::find(self, books).map_err(ImportError::Store)
-    }
-
-    fn change(&mut self, books: &[NewBook]) -> Result<(), ImportError> {
-        Self::change(self, books).map_err(ImportError::Store)
     }
 }
 
@@ -666,33 +568,19 @@ mod tests {
     }
 
     #[test]
-    fn an_update_says_what_it_would_do_and_does_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("books.db");
-        let update = |csv: &str, applies| {
-            let options = UpdateOptions { progress: &mut |_| {}, applies, sample: true };
-            let done = update(&path, csv.as_bytes(), &Settings::default(), options).unwrap();
-            (done.added, done.changed, done.unchanged, done.refused)
-        };
-        let csv = "id,title,topic,stock,price\n7,Seven,new,3,1\n7,Twice,new,3,1\n8,,new,3,1\n\
-            12498,Cooking,college life,9,18.5\n12365,Surviving College,college life,1000,29.99\n";
-        assert_eq!(update(csv, false), (1, 1, 1, 2));
-        assert_eq!(update(csv, true), (1, 1, 1, 2), "the preview changed nothing");
-        assert_eq!(update(csv, false), (0, 0, 3, 2));
-        let delisted = "id,title,topic,stock,price,listed\n7,Seven,new,3,1,no\n";
-        assert_eq!(update(delisted, true), (0, 1, 0, 0));
-        assert_eq!(update(csv, false), (0, 0, 3, 2), "without the column it stays delisted");
-        let exported = || {
+    fn an_export_names_delisted_books_if_there_are_any_and_is_read_back() {
+        let exported = |csv: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            import_into(folder.path(), csv.as_bytes()).unwrap();
             let mut out = Vec::new();
-            export(&path, &mut out, &Settings::default(), &mut |_, _| {}).unwrap();
+            export(&folder.path().join("books.db"), &mut out, &Settings::default(), &mut |_, _| {}).unwrap();
             String::from_utf8(out).unwrap()
         };
-        let lines = exported();
-        assert!(lines.starts_with("id,title,topic,stock,price,listed\n7,Seven,new,3,1.00,no\n"), "{lines}");
-        assert!(lines.contains("12498,Cooking,college life,9,18.50,yes\n"), "{lines}");
-        assert_eq!(update(&lines, true), (0, 0, 5, 0), "an export is read back");
-        update(&delisted.replace("no\n", "yes\n"), true);
-        assert!(exported().starts_with("id,title,topic,stock,price\n7,"), "without delisted books it is as ever");
+        let lines = exported("id,title,topic,stock,price,listed\n7,Seven,new,3,1,no\n8,Eight,new,3,1,yes\n");
+        assert!(lines.starts_with("id,title,topic,stock,price,listed\n7,Seven,new,3,1.00,no\n8,"), "{lines}");
+        assert_eq!(exported(&lines), lines);
+        let listed = exported("id,title,topic,stock,price\n7,Seven,new,3,1\n");
+        assert!(listed.starts_with("id,title,topic,stock,price\n7,"), "{listed}");
     }
 
     #[test]

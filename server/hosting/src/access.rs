@@ -24,9 +24,6 @@ use x509_cert::{
 
 use crate::files;
 
-/// Target of the log lines of operators' actions, which are never left out.
-pub const ACTIONS: &str = "quire::unbounded";
-
 /// A part of the server that callers are admitted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {

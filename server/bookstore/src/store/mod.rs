@@ -29,6 +29,6 @@ pub(crate) use postgres::{Importer, open_shared};
 #[cfg(feature = "postgres")]
 pub use postgres::{SchemaError, TargetError};
 pub use sqlite::{Contents, CopyError, OpenError, VERSION, contents, copy};
-pub(crate) use sqlite::{Role, SqliteStore, change_books, each_book, find_books, insert_books, open, reader, reason};
+pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};
 pub(crate) use sums::Count;
 pub use sums::Sums;

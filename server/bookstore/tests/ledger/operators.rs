@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bookstore::{
     Actor, Bookstore, Fault, Reads, Settings, Verdict,
     domain::{Addition, Draft, Edit, Entry, EntryKind, LogFilter, Raised, SalesBy, SalesQuery, Sold},
-    exchange::{self, Report, UpdateOptions},
+    exchange::Report,
 };
 
 use super::{Kind, Shop, both, close, id, key, operator};
@@ -20,7 +20,6 @@ both!(
     sales_are_summed_with_the_prices_of_their_time,
     an_import_adds_changes_and_leaves_and_its_preview_says_the_same,
     other_programs_delist_books_without_an_actor,
-    an_update_by_a_command_is_previewed_and_then_seen_by_a_server,
 );
 
 const COOKING: i32 = 12498;
@@ -317,34 +316,6 @@ fn other_programs_delist_books_without_an_actor(kind: Kind) {
     set(yes);
     eventually(&shop, "a book that was listed again", is_there);
     assert_eq!(newest(&shop, &store, 2), [(EntryKind::Delisted, None), (EntryKind::Listed, None)]);
-    close(&store);
-}
-
-fn an_update_by_a_command_is_previewed_and_then_seen_by_a_server(kind: Kind) {
-    let shop = Shop::of(kind);
-    let store = shop.open(&Settings::default());
-    let csv = "id,title,topic,stock,price,listed\n7,Seven,new,3,1.00,yes\n12498,Cooking,food,9,18.50,yes\n\
-        12365,Surviving College,college life,1000,29.99,no\n";
-    let update = |applies| {
-        let options = UpdateOptions { progress: &mut |_| {}, applies, sample: true };
-        let settings = Settings { url: shop.url.clone(), ..Settings::default() };
-        exchange::update(&shop.path(), csv.as_bytes(), &settings, options).expect("an update")
-    };
-    let plan = update(false);
-    assert_eq!((plan.added, plan.changed, plan.unchanged, plan.refused), (1, 2, 0, 0));
-    assert_eq!(update(true), plan, "a preview changes nothing");
-    let title = |number| {
-        let found = shop.runtime.block_on(store.lookup(id(number))).expect("no fault");
-        found.map(|book| (book.title().to_owned(), book.stock()))
-    };
-    eventually(&shop, "a new book", || title(7) == Some(("Seven".to_owned(), 3)));
-    eventually(&shop, "a changed book", || title(COOKING) == Some(("Cooking".to_owned(), 9)));
-    eventually(&shop, "a delisted book", || title(12365).is_none());
-    let mut kinds = newest(&shop, &store, 4);
-    kinds.sort_unstable_by_key(|(kind, _)| kind.name());
-    let wanted = [EntryKind::Added, EntryKind::Adjusted, EntryKind::Delisted, EntryKind::Edited];
-    assert_eq!(kinds, wanted.map(|kind| (kind, None)), "a command is another program");
-    assert_eq!(update(true).unchanged, 3);
     close(&store);
 }
 

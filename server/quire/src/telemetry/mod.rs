@@ -11,7 +11,7 @@ use tracing_subscriber::{
 use self::lines::Lines;
 pub(crate) use self::{
     lines::{flush, share_terminal, take_terminal_back},
-    repeats::{UNBOUNDED, show_left_out, show_left_out_now},
+    repeats::{show_left_out, show_left_out_now},
 };
 
 /// Log filter and format.

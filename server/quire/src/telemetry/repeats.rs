@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hosting::UNBOUNDED;
 use tracing::{
     Event, Level, Subscriber,
     callsite::Identifier,
@@ -27,9 +28,6 @@ const ENTRIES_MAX: usize = 4096;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Length to which a line's message is cut beside its count.
 const MESSAGE_CHARS_MAX: usize = 100;
-/// Lines of this target are never left out.
-pub(crate) const UNBOUNDED: &str = hosting::access::ACTIONS;
-
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: u32,

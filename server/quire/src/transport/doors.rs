@@ -17,12 +17,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use hosting::{
-    Client, Declared,
+    Client, Declared, UNBOUNDED,
     access::{AuthPolicy, Authenticator, Denied, Scope},
 };
 use quire_rpc::{Peer, Request, Status, Until, server::Builder};
-
-use crate::telemetry::UNBOUNDED;
 
 /// Paths that need no credential.
 const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];

@@ -58,7 +58,7 @@ impl Operator {
     pub(crate) fn log(&self, visit: &Visit, action: &str) {
         let (credential, peer) =
             (self.name().unwrap_or("none needed"), visit.peer.address.map(tracing::field::display));
-        tracing::info!(target: hosting::access::ACTIONS, method = action, credential, peer, "an operator's action");
+        tracing::info!(target: hosting::UNBOUNDED, method = action, credential, peer, "an operator's action");
     }
 }
 

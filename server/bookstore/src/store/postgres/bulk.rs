@@ -1,10 +1,7 @@
 //! Bulk transactions of commands: an import that adds books and reads them by id, and a copy that fills empty tables with
 //! foreign rows and their numbers by COPY.
 
-use std::{
-    collections::HashMap,
-    pin::{Pin, pin},
-};
+use std::pin::{Pin, pin};
 
 use futures_util::TryStreamExt as _;
 use tokio::runtime::Runtime;
@@ -24,10 +21,9 @@ use super::{
     schema::{CHANNEL, First},
     store::{DatabaseError, prepared, runtime},
     target::Target,
-    transaction::{REPLACE, Wholes},
 };
 use crate::{
-    domain::{Actor, BookId, Entry, IdempotencyKey, NewBook},
+    domain::{Actor, Entry, IdempotencyKey, NewBook},
     settings::Settings,
 };
 
@@ -63,31 +59,6 @@ impl Importer {
         let mut free: std::collections::HashSet<i32> = added.into_iter().collect();
         // Of two rows with the same id the first was added.
         Ok(books.iter().map(|book| free.remove(&book.id.get())).collect())
-    }
-
-    /// The books that have the ids of these, locked.
-    pub(crate) fn find(&mut self, books: &[NewBook]) -> Result<HashMap<BookId, NewBook>, String> {
-        let ids: Vec<i32> = books.iter().map(|book| book.id.get()).collect();
-        let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE");
-        let rows = self.runtime.block_on(self.link.client.query(&sql, &[&ids])).map_err(error_text)?;
-        let found = rows.iter().map(|row| book(row, 0).map(|book| (book.id, book)));
-        found.collect::<Result<_, _>>().map_err(|error| error.reason())
-    }
-
-    /// Makes the books with the ids of these equal to them; the trigger logs it.
-    pub(crate) fn change(&mut self, books: &[NewBook]) -> Result<(), String> {
-        if books.is_empty() {
-            return Ok(());
-        }
-        let all = Wholes::of(books.iter());
-        let client = &self.link.client;
-        let changed = self.runtime.block_on(async {
-            client.batch_execute("SET LOCAL quire.ledger = 'off'").await?;
-            let replace = client.prepare(REPLACE).await?;
-            all.write(&self.link, &replace).await?;
-            client.batch_execute("SET LOCAL quire.ledger = 'on'").await
-        });
-        changed.map_err(error_text)
     }
 
     /// Commits, and notifies servers.

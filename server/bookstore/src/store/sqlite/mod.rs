@@ -20,6 +20,6 @@ pub(crate) use copy::{FreezeError, Frozen, reader};
 pub(crate) use errors::reason;
 pub use open::OpenError;
 pub(crate) use open::{Role, open};
-pub(crate) use rows::{change_books, each_book, find_books, insert_books};
+pub(crate) use rows::{each_book, insert_books};
 pub use schema::VERSION;
 pub(crate) use store::SqliteStore;

@@ -1,8 +1,6 @@
 //! Conversion between table rows and domain types.
 
-use std::collections::HashMap;
-
-use rusqlite::{OptionalExtension as _, Row, types::Type};
+use rusqlite::{Row, types::Type};
 
 use super::super::{interface::kind, sums::Count};
 use crate::{
@@ -19,27 +17,6 @@ pub(crate) fn insert_books(
         connection.prepare_cached(&format!("INSERT INTO book ({BOOK_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?;
     for book in books {
         insert.execute((book.id.get(), book.title, book.topic, book.stock, book.price.get(), book.listed))?;
-    }
-    Ok(())
-}
-
-/// The books with these ids.
-pub(crate) fn find_books(
-    connection: &rusqlite::Connection,
-    ids: impl Iterator<Item = BookId>,
-) -> rusqlite::Result<HashMap<BookId, NewBook>> {
-    let mut query = connection.prepare_cached(&format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1"))?;
-    ids.filter_map(|id| query.query_row((id.get(),), book).optional().transpose())
-        .map(|found| found.map(|book| (book.id, book)))
-        .collect()
-}
-
-/// Changes whole books in the caller's transaction; the file's own triggers log it.
-pub(crate) fn change_books(connection: &rusqlite::Connection, books: &[NewBook]) -> rusqlite::Result<()> {
-    let sql = "UPDATE book SET title = ?2, topic = ?3, stock = ?4, price_cents = ?5, listed = ?6 WHERE id = ?1";
-    let mut update = connection.prepare_cached(sql)?;
-    for book in books {
-        update.execute((book.id.get(), &book.title, &book.topic, book.stock, book.price.get(), book.listed))?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use super::verb::{self, Change, Verb};
-use crate::{cli::COMMANDS, telemetry};
+use crate::cli::COMMANDS;
 
 /// Books and entries that are read before they are shown as one table.
 const ROWS: usize = 1000;
@@ -69,7 +69,7 @@ impl Desk {
     pub(super) fn log_change(&self, verb: &Verb, words: &[&str]) {
         if self.console.is_some() && matches!(verb, Verb::Change(_)) {
             let method = words.join(" ");
-            tracing::info!(target: telemetry::UNBOUNDED, method, credential = "console", "an operator's action");
+            tracing::info!(target: hosting::UNBOUNDED, method, credential = "console", "an operator's action");
         }
     }
 
