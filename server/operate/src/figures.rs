@@ -69,7 +69,7 @@ pub struct Calls {
 pub struct Reason {
     /// A setting (`limits.calls_in_flight`), a gRPC status (`Unavailable`) or an outcome.
     pub name: Arc<str>,
-    /// How often.
+    /// Number of times.
     pub count: u64,
 }
 

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Handle};
 
 use super::exit::Exit;
 
-/// What follows the run of a line.
+/// Next step after a line has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The next line.

@@ -125,7 +125,7 @@ pub(crate) fn methods(figures: &Figures, locale: Locale) -> MethodsPart {
     MethodsPart { rows: figures.methods.iter().map(row).collect() }
 }
 
-/// How the points of a bucket are one.
+/// Summary of the points of a bucket.
 #[derive(Clone, Copy)]
 enum Fold {
     Mean,

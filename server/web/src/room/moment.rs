@@ -56,7 +56,7 @@ impl Part {
     }
 }
 
-/// What changes often and is large.
+/// Large parts that change often.
 #[derive(Debug, Default)]
 struct Large {
     taken: Option<Instant>,

@@ -11,7 +11,7 @@ pub(crate) struct Reason {
     pub(crate) path: String,
 }
 
-/// Whether anything is lost or refused.
+/// Losses and refusals.
 #[derive(Debug, Template)]
 #[template(path = "room/part-lost.html")]
 pub(crate) struct LostPart {
@@ -130,7 +130,7 @@ pub(crate) struct LogRow {
     pub(crate) book: i32,
     /// The title, if the book is in the catalogue.
     pub(crate) title: String,
-    /// What was before; empty if there was nothing.
+    /// Value before; empty if there was none.
     pub(crate) before: String,
     pub(crate) after: String,
     /// The copies that were asked for, unless it was one.

@@ -82,7 +82,7 @@ fn parts<'b>(body: &'b [u8], boundary: &str) -> Vec<Part<'b>> {
     parts
 }
 
-/// What is before and after the first occurrence of `mark`.
+/// Bytes before and after the first occurrence of `mark`.
 fn cut<'b>(bytes: &'b [u8], mark: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
     let mut start = 0;
     loop {

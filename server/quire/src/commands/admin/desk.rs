@@ -97,7 +97,7 @@ impl Desk {
         }
     }
 
-    /// What Ctrl-C leaves of a command.
+    /// Exit code of a command after Ctrl-C.
     fn stopped(&self, verb: &Verb) -> Exit {
         match verb {
             Verb::Tail => Exit::Done,

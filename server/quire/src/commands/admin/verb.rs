@@ -66,7 +66,7 @@ pub(super) enum Change {
     Backup { file: PathBuf, force: bool },
 }
 
-/// What to write to a file.
+/// Contents of an exported file.
 #[derive(Debug)]
 pub(super) struct Export {
     pub what: Exported,
