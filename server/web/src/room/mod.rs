@@ -1,33 +1,28 @@
 //! The operator's room, at `/admin` and below: pages over the services' handles, for operators alone.
 //!
-//! [`door`] admits operators and checks forms; [`state`] has the handles, sessions and forms; the other modules turn
+//! [`admission`] admits operators and checks forms; [`state`] has the handles, sessions and forms; the other modules turn
 //! requests into calls of a service, and answers into [`views`].
 
+mod admission;
 mod backups;
 mod catalogue;
-mod door;
 mod entries;
-mod export;
-mod figures;
-mod import;
 mod keys;
-mod live;
 mod log;
-mod moment;
-mod operator;
-mod outcome;
 mod overview;
-mod parts;
 mod query;
 mod routes;
 mod sales;
-mod session;
 mod settings;
 mod state;
-mod upload;
 mod views;
-mod waiting;
 mod work;
+
+use self::{
+    admission::{door, operator, outcome, session},
+    catalogue::{export, import, upload, waiting},
+    overview::{figures, live, moment, parts},
+};
 
 pub use live::STREAMS_MAX;
 pub(crate) use routes::router;

@@ -3,7 +3,7 @@
 use axum::{extract::State, http::StatusCode, response::Response};
 use bookstore::{domain::NewBook, exchange::Report};
 
-use super::{
+use crate::room::{
     door::Sent,
     operator::Operator,
     state::{Room, respond},

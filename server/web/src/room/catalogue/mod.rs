@@ -1,5 +1,10 @@
 //! The catalogue for operators: books, a book's page, and changes of them.
 
+pub(super) mod export;
+pub(super) mod import;
+pub(super) mod upload;
+pub(super) mod waiting;
+
 use std::sync::Arc;
 
 use axum::{
@@ -13,7 +18,7 @@ use bookstore::{
     domain::{Addition, Draft, Edit, LogFilter, RESTOCK_DEFAULT, STOCK_MAX},
 };
 
-use super::{
+use crate::room::{
     door::Sent,
     entries,
     operator::Operator,

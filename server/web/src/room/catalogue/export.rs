@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde_json::json;
 
-use super::{backups::file, entries::timestamp, log, operator::Operator, state::Room};
+use crate::room::{backups::file, entries::timestamp, log, operator::Operator, state::Room};
 use crate::{request::query, visit::Visit};
 
 /// A line of CSV (RFC 4180).

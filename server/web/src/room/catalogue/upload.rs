@@ -8,7 +8,7 @@ use axum::{
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use super::{
+use crate::room::{
     door::Sent,
     operator::Operator,
     state::{Room, forged},

@@ -10,7 +10,7 @@ use axum::{
 use bookstore::domain::Actor;
 use hosting::{Client, access::Admitted};
 
-use super::session::Session;
+use crate::room::session::Session;
 use crate::visit::Visit;
 
 /// The operator of a request.
@@ -71,7 +71,7 @@ impl From<Session> for Operator {
 impl<S: Sync> FromRequestParts<S> for Operator {
     type Rejection = Response;
 
-    /// The operator whom admission has put there.
+    /// The operator of an admitted request.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
         parts.extensions.get().cloned().ok_or_else(|| StatusCode::INTERNAL_SERVER_ERROR.into_response())
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use operate::{Figures, OpenConnection, Operate, Point};
 use serde_json::json;
 
-use super::{entries, figures, parts::LogPart};
+use crate::room::{entries, figures, parts::LogPart};
 use crate::{locale::Locale, visit::rendered};
 
 /// Entries in the part with the newest ones.

@@ -11,7 +11,7 @@ use axum::{
 use bytes::Bytes;
 use hosting::access::Denied;
 
-use super::{
+use crate::room::{
     operator::Operator,
     outcome::is_key,
     session::is_same,

@@ -4,11 +4,11 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use operate::{Figures, Level, OpenConnection, Point, Times};
 
-use super::parts::{
+use crate::locale::Locale;
+use crate::room::parts::{
     CallerRow, CallersPart, Fact, Gauge, HealthyPart, LostPart, MethodRow, MethodsPart, Reason, ServiceChip, Spark,
     SparksPart,
 };
-use crate::locale::Locale;
 
 /// Time of a point of a line, and points of the hour.
 const BUCKET_MS: u64 = 30_000;

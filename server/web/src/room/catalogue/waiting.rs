@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::outcome::key;
+use crate::room::outcome::key;
 
 /// Files that wait for their confirmation; of more, the oldest is forgotten.
 const WAITING_MAX: usize = 2;

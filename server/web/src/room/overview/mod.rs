@@ -1,5 +1,10 @@
 //! The first page: is anything lost or refused, is it healthy, how fast is it, what happens.
 
+pub(super) mod figures;
+pub(super) mod live;
+pub(super) mod moment;
+pub(super) mod parts;
+
 use std::time::Instant;
 
 use axum::{
@@ -8,7 +13,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{
+use crate::room::{
     door::Sent,
     log,
     moment::Part,

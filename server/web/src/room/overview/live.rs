@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
+use crate::room::{
     entries,
     moment::{Moment, Part, event},
     parts::LogPart,
