@@ -113,7 +113,7 @@ async fn a_tail_at_a_terminal_shows_what_comes_until_enter() {
     terminal.screen.until("quire admin> ");
     terminal.press_until("tail\r", "Enter ends it");
     server.shop().buy(one(BOOK)).await.expect("an answer");
-    terminal.press_until("", "purchase");
+    terminal.screen.until("purchase");
     terminal.press_until("\r", "quire admin> ");
     terminal.command("update 534\t 7.77\r", "book 53477 costs 7.77");
     terminal.press("\x04");

@@ -155,7 +155,7 @@ fn log_lines_appear_above_the_prompt_and_leave_what_is_typed() {
     terminal.press_until("lis", "lis");
     // A silent connection is closed, and that is logged.
     let silent = std::net::TcpStream::connect(address).expect("a connection");
-    let logged = terminal.press_until("", "a connection was closed");
+    let logged = terminal.screen.until("a connection was closed");
     drop(silent);
     let after = wait_for("the prompt after the line", || {
         let screen = terminal.screen.text();
