@@ -178,7 +178,7 @@ impl Operator {
         ask(lanes, terms, WRITE, |lane, by| lane.operator.cut_connection(within(request, by))).await
     }
 
-    /// A backup of the server's data folder, made now; whole only if its last piece says so.
+    /// A backup of the server's data folder, made now; complete only if its last piece is marked as the last.
     pub async fn backup(&self) -> Result<Items<BackupChunk>, Error> {
         let Client { lanes, terms, .. } = &self.client;
         let pieces: Streaming<_> =

@@ -72,7 +72,7 @@ impl Actor {
         Self("console".into())
     }
 
-    /// An operator whom the server asks for no credential.
+    /// An operator without a credential, where the server needs none.
     pub fn unnamed() -> Self {
         Self("-".into())
     }

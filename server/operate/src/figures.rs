@@ -47,7 +47,7 @@ pub struct Purchases {
 }
 
 impl Purchases {
-    /// True if a buyer was told of a sale that is not on disk.
+    /// True if an acknowledged sale is not on disk.
     pub fn is_any_lost(&self) -> bool {
         self.acknowledged > self.durable
     }

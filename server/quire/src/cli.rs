@@ -427,7 +427,7 @@ pub(crate) enum Exported {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// What to write
+    /// Contents of the file
     #[arg(value_enum, default_value = "books")]
     pub what: Exported,
     #[command(flatten)]

@@ -98,7 +98,7 @@ async fn connections_of_http1_are_listed_and_cut_as_well() {
 async fn a_caller_with_a_credential_is_listed_by_its_name() {
     let registry = ConnectionRegistry::default();
     let name = |_: &str, request: &mut Request<()>| {
-        let named: Arc<str> = request.metadata().get("name").unwrap_or("nobody").into();
+        let named: Arc<str> = request.metadata().get("name").unwrap_or("unnamed").into();
         request.extensions_mut().insert(Client::Credential(named));
         Ok::<_, Status>(())
     };

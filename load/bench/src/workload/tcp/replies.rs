@@ -160,7 +160,7 @@ impl Outcomes {
 pub(super) struct Seen {
     outcomes: Arc<Outcomes>,
     endings: HashMap<Box<[u8]>, Ending>,
-    /// True if no kind can be added and this session knows them all.
+    /// True if no kind can be added and this session has them all.
     is_full: bool,
 }
 
