@@ -16,6 +16,7 @@ use crate::{
     fault::{Fault, Limit},
     ledger::Ledger,
     metrics::{Levels, Metrics},
+    money::Cents,
     settings::{Reads, Settings},
     store::{DatabaseError, OpenError, Page, SqliteStore, Store, Which, open_shared},
 };
@@ -108,7 +109,23 @@ impl Bookstore {
         deadline: Option<Instant>,
     ) -> Result<Receipt, Fault> {
         let quantity = self.quantity(quantity)?;
-        let receipt = self.inner.ledger.purchase(Purchase { book, quantity, key, deadline }).await?;
+        self.purchase(Purchase { book, quantity, key, agreed: None, deadline }).await
+    }
+
+    /// Buys one copy as [`Bookstore::buy`], at this price alone: at another one it fails with
+    /// [`Fault::PriceChanged`]. A repeated key gets its first answer whatever the price is now.
+    pub async fn buy_one_at(
+        &self,
+        book: BookId,
+        price: Cents,
+        key: Option<IdempotencyKey>,
+        deadline: Option<Instant>,
+    ) -> Result<Receipt, Fault> {
+        self.purchase(Purchase { book, quantity: 1, key, agreed: Some(price), deadline }).await
+    }
+
+    async fn purchase(&self, purchase: Purchase) -> Result<Receipt, Fault> {
+        let receipt = self.inner.ledger.purchase(purchase).await?;
         self.inner.metrics.answered(&receipt);
         Ok(receipt)
     }

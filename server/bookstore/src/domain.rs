@@ -246,6 +246,8 @@ pub struct Purchase {
     pub quantity: u32,
     /// Present if the caller may retry.
     pub key: Option<IdempotencyKey>,
+    /// The price that the buyer has seen: at another one nothing is sold. `None` to buy at any.
+    pub agreed: Option<Cents>,
     /// The buyer's deadline; a purchase that cannot be on disk by then is refused.
     pub deadline: Option<Instant>,
 }

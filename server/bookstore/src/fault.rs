@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::money::Cents;
+
 /// A limit that a request exceeded, named as in the configuration and the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
@@ -147,6 +149,9 @@ pub enum Fault {
         "the store failed while it committed: the outcome is unknown; send it again with its idempotency key to learn it, or look into the log"
     )]
     OutcomeUnknown,
+    /// The price is not the agreed one; nothing was done.
+    #[error("the price is {0} now, not the one that was agreed on: nothing was bought")]
+    PriceChanged(Cents),
     /// The key belongs to another request.
     #[error(
         "this idempotency key belongs to an earlier request, for {} of book {book} (number {number} in the log): send that request again, or this one with a new key",

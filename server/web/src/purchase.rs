@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use bookstore::{
-    BookId, Fault, Verdict,
+    BookId, Cents, Fault, Verdict,
     catalogue::Book,
     domain::{Entry, EntryKind},
     store::Page,
@@ -51,12 +51,10 @@ pub(crate) async fn buy(State(shop): State<Shop>, visit: Visit, form: Bytes) -> 
         Ok(None) => return shop.no_such_book(&visit, &named),
         Err(fault) => return shop.failed(&visit, &fault, None),
     };
-    if key.price != book.price() {
-        return shop.price_changed(&visit, &book, &key);
-    }
     let deadline = Instant::now() + PATIENCE;
-    let receipt = match shop.store().buy(id, 1, key.for_ledger(), Some(deadline)).await {
+    let receipt = match shop.store().buy_one_at(id, key.price, key.for_ledger(), Some(deadline)).await {
         Ok(receipt) => receipt,
+        Err(Fault::PriceChanged(now)) => return shop.price_changed(&visit, &book, &key, now),
         Err(fault) => return shop.failed(&visit, &fault, Some((&book, key))),
     };
     match (receipt.verdict, receipt.number) {
@@ -167,8 +165,8 @@ impl Shop {
         visit.page(StatusCode::CONFLICT, &page)
     }
 
-    fn price_changed(&self, visit: &Visit, book: &Arc<Book>, key: &FormKey) -> Response {
-        let (before, now) = (visit.locale.price(key.price), visit.locale.price(book.price()));
+    fn price_changed(&self, visit: &Visit, book: &Arc<Book>, key: &FormKey, now: Cents) -> Response {
+        let (before, now) = (visit.locale.price(key.price), visit.locale.price(now));
         let page = SorryPage {
             frame: self.frame(""),
             kind: "price",

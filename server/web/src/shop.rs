@@ -105,6 +105,15 @@ impl Shop {
                 "Nothing was bought. Wait a moment and press again; your click still counts once.".to_owned(),
                 "Try again",
             ),
+            Fault::Invalid { field: "key", .. } => (
+                StatusCode::BAD_REQUEST,
+                "key",
+                "This form is not one of ours",
+                "A purchase needs the key of the book’s own form. Open the book’s page again and press there. Nothing was \
+                 bought."
+                    .to_owned(),
+                "Try again",
+            ),
             Fault::Limit { .. } | Fault::Invalid { .. } => (
                 StatusCode::BAD_REQUEST,
                 "invalid",
@@ -136,7 +145,7 @@ impl Shop {
                 format!("Its store does not answer at the moment.{nothing} Try again in a minute."),
                 "Try again",
             ),
-            Fault::Failed(_) | Fault::Stopped(_) | Fault::AnswerBytes { .. } => (
+            Fault::Failed(_) | Fault::Stopped(_) | Fault::PriceChanged(_) | Fault::AnswerBytes { .. } => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "failed",
                 "The store failed",

@@ -21,6 +21,7 @@ impl From<Fault> for Status {
         let code = match &fault {
             Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
             Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
+            Fault::PriceChanged(_) => Code::FailedPrecondition,
             Fault::Late => Code::DeadlineExceeded,
             Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
             Fault::Failed(_) => Code::Internal,

@@ -179,7 +179,13 @@ impl<'f> Rules<'f> {
                 return replay(earlier, wish);
             }
         }
-        let stock = self.draft(wish.book).filter(|draft| draft.listed).map(|draft| {
+        let draft = self.draft(wish.book).filter(|draft| draft.listed);
+        if let Some((draft, agreed)) = draft.as_ref().zip(wish.agreed)
+            && draft.price != agreed
+        {
+            return Err(Fault::PriceChanged(draft.price));
+        }
+        let stock = draft.map(|draft| {
             let before = draft.stock;
             draft.stock = before.checked_sub(wish.quantity).unwrap_or(before);
             (before, draft.stock)

@@ -159,6 +159,19 @@ async fn a_form_that_is_sent_again_buys_once_and_says_so() {
 }
 
 #[tokio::test]
+async fn a_form_whose_answer_was_lost_finds_its_purchase_after_the_price_has_changed() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let (bought, not_yet) = (form(&server, BOOK), form(&server, BOOK));
+    let first = location(&post(&server, "/shop/buy", &bought, ""));
+    let raised = UpdatePriceRequest { id: BOOK, price_cents: Some(250) };
+    server.admin().update_price(raised).await.expect("an answer");
+    assert_eq!(location(&post(&server, "/shop/buy", &bought, "")), first + "&again=1");
+    assert_eq!(outcome(&post(&server, "/shop/buy", &not_yet, "")), (409, "price"));
+    assert_eq!(http::metric(server.address, "quire_purchases_total{outcome=\"bought\"}"), 1);
+}
+
+#[tokio::test]
 async fn each_refusal_has_its_page() {
     let folder =
         folder_with("7,The Last One,scarcity,1,9.99\n8,There Is More,scarcity,5,1\n9,At One Price,prices,5,2.50\n");
@@ -191,7 +204,7 @@ async fn each_refusal_has_its_page() {
     ] {
         assert_eq!(outcome(&post(&server, "/shop/buy", &form(&server, 8), site)), (403, "forged"), "{site}");
     }
-    assert_eq!(outcome(&post(&server, "/shop/buy", "book=8&key=x", "")), (400, "invalid"));
+    assert_eq!(outcome(&post(&server, "/shop/buy", "book=8&key=x", "")), (400, "key"));
     assert_eq!(post(&server, "/shop/buy", &"x".repeat(5000), "").status, 413);
     for (path, kind) in [
         ("/shop/book?id=99", "no-book"),
