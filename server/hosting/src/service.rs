@@ -138,6 +138,8 @@ pub struct Site {
 /// its credential.
 #[derive(Clone, Debug)]
 pub struct Front {
+    /// Text of links to them.
+    pub name: &'static str,
     /// The path that all of them are below.
     pub folder: &'static str,
     /// The handlers.

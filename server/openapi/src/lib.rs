@@ -7,8 +7,6 @@ mod calls;
 mod contracts;
 mod schema;
 
-use std::sync::LazyLock;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use quire_rpc::prost::DecodeError;
 use serde_json::{Value, json};
@@ -20,21 +18,19 @@ use self::{
     schema::Schemas,
 };
 
-/// A page that shows the document at `/openapi.json` and can make its calls.
+/// A page that shows the document at `/openapi.json` and can make its calls. `links` are names and paths of other pages
+/// of the server, without characters that HTML escapes.
 ///
 /// Its policy names its style and its script by their sums (Content Security Policy Level 3), so that nothing else runs.
-pub fn page() -> &'static str {
-    static PAGE: LazyLock<String> = LazyLock::new(|| {
-        let page = include_str!("page.html");
-        let sum = |tag: &str| {
-            let inside =
-                page.split_once(&format!("<{tag}>")).and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")));
-            let (inside, _) = inside.unwrap_or_default();
-            format!("sha256-{}", STANDARD.encode(Sha256::digest(inside)))
-        };
-        page.replacen("STYLE", &sum("style"), 1).replacen("SCRIPT", &sum("script"), 1)
-    });
-    &PAGE
+pub fn page(links: &[(&str, &str)]) -> String {
+    let page = include_str!("page.html");
+    let sum = |tag: &str| {
+        let inside = page.split_once(&format!("<{tag}>")).and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")));
+        let (inside, _) = inside.unwrap_or_default();
+        format!("sha256-{}", STANDARD.encode(Sha256::digest(inside)))
+    };
+    let links: Vec<String> = links.iter().map(|(name, path)| format!("<a href=\"{path}\">{name}</a>")).collect();
+    page.replacen("STYLE", &sum("style"), 1).replacen("SCRIPT", &sum("script"), 1).replacen("LINKS", &links.concat(), 1)
 }
 
 const ABOUT: &str = "Every method answers a POST in JSON. A method that changes nothing answers a GET as well, which \

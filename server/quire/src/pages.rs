@@ -198,8 +198,9 @@ pub(crate) fn describe(mut site: Site, builder: &Builder) -> Result<Site, Error>
     }
     let document = Arc::new(Document { fixed, parts, written: Mutex::default() });
     let [(page_path, about_page), (document_path, about_document)]: [Route<&str>; 2] = own;
-    let handlers =
-        [(page_path, get(Html(openapi::page())), about_page), (document_path, get(openapi_json), about_document)];
+    let links: Vec<(&str, &str)> = site.fronts.iter().map(|front| (front.name, front.folder)).collect();
+    let page = get(Html(openapi::page(&links)));
+    let handlers = [(page_path, page, about_page), (document_path, get(openapi_json), about_document)];
     Ok(site.and(Site::new(document, handlers)))
 }
 

@@ -73,8 +73,9 @@ impl Open for WebService {
 impl Service for WebService {
     fn http(&self) -> Site {
         let Some(pages) = &self.pages else { return Site::default() };
-        let shop = Front { folder: "/shop", router: routes::router(&pages.shop) };
-        let room = pages.room.as_ref().map(|room| Front { folder: "/admin", router: room::router(room) });
+        let shop = Front { name: "Shop", folder: "/shop", router: routes::router(&pages.shop) };
+        let room =
+            pages.room.as_ref().map(|room| Front { name: "Operators", folder: "/admin", router: room::router(room) });
         Site { fronts: [shop].into_iter().chain(room).collect(), ..Site::default() }
     }
 
