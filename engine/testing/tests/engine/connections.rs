@@ -173,7 +173,8 @@ async fn a_connection_is_tried_again_once_the_pause_after_a_failure_is_over() {
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let _server = Running::on(listener, Limits::default(), |builder| builder);
         tokio::time::pause();
-        tokio::time::advance(pause_max).await;
+        // Timers end at a whole millisecond.
+        tokio::time::advance(pause_max + Duration::from_millis(1)).await;
         tokio::time::resume();
         // On the test's single thread, these turns let the channel notice that the pause is over.
         for _ in 0..100 {

@@ -90,6 +90,8 @@ async fn purchases_in_flight_are_answered_before_the_end_and_later_ones_are_refu
         .await;
     server.signal("TERM");
     server.log.until("\"stopping\"");
+    // A connection learns a moment after the line that the server stops; until then its calls are in flight.
+    poll("a drain of the connection", async || connected_before.hello(HelloRequest::default()).await.err()).await;
     // Both at once: the first purchases wait for the lock for five seconds at most.
     let connects_now = server.shop();
     let (one_later, other_later) = tokio::join!(connected_before.buy(one(BOOK)), connects_now.buy(one(BOOK)));
