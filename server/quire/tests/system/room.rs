@@ -2,11 +2,16 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read, Write},
     net::TcpStream,
+    sync::Arc,
 };
 
 use bookstore::grpc::wire::ListRequest;
+use quire_rpc::rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
+};
 
 use super::{
     storefront::{ask, between, field, get, location, post},
@@ -203,14 +208,25 @@ fn wrong_tokens_are_slowed_and_the_right_one_is_taken() {
     assert_eq!(get(&server, "/admin", &sign_in(&server, TOKEN)).status, 200);
 }
 
+fn connected(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
 /// A stream of parts.
-struct Parts(BufReader<TcpStream>);
+struct Parts<S: Read = TcpStream>(BufReader<S>);
 
 impl Parts {
     fn open(server: &Server, query: &str, session: &str) -> Self {
-        let mut stream = TcpStream::connect(server.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self::over(connected(server), query, session)
+    }
+}
+
+impl<S: Read + Write> Parts<S> {
+    fn over(mut stream: S, query: &str, session: &str) -> Self {
         write!(stream, "GET /admin/live?{query} HTTP/1.1\r\nHost: localhost\r\n{session}\r\n").expect("it is taken");
+        stream.flush().expect("it is taken");
         Self(BufReader::new(stream))
     }
 
@@ -249,6 +265,48 @@ async fn what_a_revoked_token_opened_in_the_room_ends() {
     assert!(parts.until("event: over"));
     assert_eq!(get(&server, "/admin", &session).status, 401);
     assert_eq!(Parts::open(&server, "parts=lost", &session).status(), "401");
+}
+
+/// Connects over TLS and shows a certificate.
+fn connected_with(server: &Server, tls: &Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let name = ServerName::try_from("127.0.0.1").expect("a name");
+    StreamOwned::new(ClientConnection::new(Arc::clone(tls), name).expect("a client"), connected(server))
+}
+
+#[test]
+fn a_certificate_opens_the_room_and_loses_its_streams_when_it_is_revoked() {
+    let folder = folder();
+    let own = |file: &str| folder.path().join(file);
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    fs::write(own("cert.pem"), made.cert.pem()).expect("a file");
+    fs::write(own("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+    let operator = rcgen::generate_simple_self_signed(["operator.example".to_owned()]).expect("a certificate");
+    fs::write(own("clients.pem"), operator.cert.pem()).expect("a file");
+    fs::write(own("tokens"), "holder admin san:operator.example\n").expect("a file");
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a root");
+    let key = PrivateKeyDer::try_from(operator.signing_key.serialize_der()).expect("a key");
+    let tls = ClientConfig::builder().with_root_certificates(roots);
+    let tls = tls.with_client_auth_cert(vec![CertificateDer::from(operator.cert)], key).expect("a client");
+    let tls = Arc::new(tls);
+    let server = ["server.tokens=tokens", "tls.certificate=cert.pem", "tls.key=key.pem", "tls.client_ca=clients.pem"]
+        .iter()
+        .fold(Start::default(), |start, setting| start.set(setting))
+        .serve(folder.path());
+    let mut stream = connected_with(&server, &tls);
+    write!(stream, "GET /admin/nothing HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is taken");
+    let head: Vec<String> =
+        BufReader::new(stream).lines().map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
+    let cookie = head.iter().find(|line| line.starts_with("set-cookie: quire-room-")).expect("a session");
+    assert!(cookie.ends_with("; Path=/admin; HttpOnly; SameSite=Strict; Secure"), "{cookie}");
+    // The cookie is in the answer alone.
+    let mut parts = Parts::over(connected_with(&server, &tls), "parts=lost", "");
+    assert!(parts.status() == "200" && parts.until("\"id\":\"lost\""));
+    fs::write(own("tokens"), "holder admin san:other.example\n").expect("a file");
+    server.signal("HUP");
+    server.log.until("tokens are loaded again");
+    assert!(parts.until("event: over"));
+    assert_eq!(Parts::over(connected_with(&server, &tls), "parts=lost", "").status(), "401");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ const FORM_BYTES_MAX: usize = 256 << 10;
 pub(crate) fn router(room: &Room) -> Router {
     let pages = Router::new()
         .route("/admin", get(overview::overview))
-        .route("/admin/live", get(overview::live))
+        .route(door::LIVE, get(overview::live))
         .route("/admin/cut", post(overview::cut))
         .route("/admin/errors", get(overview::errors))
         .route("/admin/sign-out", post(door::sign_out))

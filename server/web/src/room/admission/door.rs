@@ -1,4 +1,4 @@
-//! Who may enter: sessions by cookie, the form for a token, and the origin of requests and forms.
+//! Admission: sessions by cookie, the form for a token, and the origin of requests and forms.
 
 use std::time::Instant;
 
@@ -27,6 +27,9 @@ use crate::{
 /// The path of the room, which every other one begins with.
 pub(crate) const HOME: &str = "/admin";
 
+/// The path of streams.
+pub(crate) const LIVE: &str = "/admin/live";
+
 /// True unless a page of another site makes the request. Links of other sites lead to the form for a token, because the
 /// session's cookie is not sent with them.
 fn is_ours(method: &Method, headers: &HeaderMap, uri: &Uri) -> bool {
@@ -49,7 +52,11 @@ pub(crate) async fn admit(State(room): State<Room>, mut request: Request, next: 
         request.extensions_mut().insert(Operator::unnamed(room.form_secret()));
         return next.run(request).await;
     }
-    let known = cookie(&visit.headers, room.cookie()).and_then(|sent| room.sessions().take_up(sent, Instant::now()));
+    let known = cookie(&visit.headers, room.cookie()).and_then(|sent| match visit.uri.path() {
+        // A page's stream is opened again by itself.
+        LIVE => room.sessions().look_at(sent, Instant::now()),
+        _ => room.sessions().take_up(sent, Instant::now()),
+    });
     if let Some(session) = known {
         visit.peer.set_known();
         request.extensions_mut().insert(Operator::from(session));
@@ -59,11 +66,11 @@ pub(crate) async fn admit(State(room): State<Room>, mut request: Request, next: 
     // A certificate of the connection admits without a form.
     match room.auth().admit(None, &visit.peer) {
         Ok(Some(admitted)) if !is_form => {
-            let sent = room.sessions().open(admitted, Instant::now());
-            let Some(session) = room.sessions().take_up(&sent, Instant::now()) else { return forged() };
+            let session = room.sessions().open(admitted, Instant::now());
+            let sent = room.session_cookie(&session.cookie);
             request.extensions_mut().insert(Operator::from(session));
             let mut response = next.run(request).await;
-            keep(&mut response, &room.session_cookie(&sent));
+            keep(&mut response, &sent);
             response
         }
         Ok(_) => room.token_form(&visit, &Denied::Missing, is_form),
@@ -139,24 +146,23 @@ pub(crate) async fn sign_in(State(room): State<Room>, visit: Visit, form: Bytes)
         Ok(None) => return Redirect::to(HOME).into_response(),
         Err(denied) => return room.token_form(&visit, &denied, false),
     };
-    let sent = room.sessions().open(admitted, Instant::now());
-    if let Some(session) = room.sessions().take_up(&sent, Instant::now()) {
-        Operator::from(session).log(&visit, "sign in to /admin");
-    }
+    let session = room.sessions().open(admitted, Instant::now());
+    let sent = room.session_cookie(&session.cookie);
+    Operator::from(session).log(&visit, "sign in to /admin");
     // The session of before is not left behind.
     if let Some(before) = cookie(&visit.headers, room.cookie()) {
         room.sessions().close(before);
     }
     let next = field(&form, "next").filter(|path| is_room_path(path)).unwrap_or_else(|| HOME.to_owned());
     let mut response = Redirect::to(&next).into_response();
-    keep(&mut response, &room.session_cookie(&sent));
+    keep(&mut response, &sent);
     response
 }
 
 /// Ends the session.
 pub(crate) async fn sign_out(State(room): State<Room>, visit: Visit, operator: Operator, _: Sent) -> Response {
     operator.log(&visit, "sign out of /admin");
-    if let Some(sent) = cookie(&visit.headers, room.cookie()) {
+    if let Some(sent) = operator.cookie() {
         room.sessions().close(sent);
     }
     let mut response = Redirect::to("/admin/sign-in").into_response();

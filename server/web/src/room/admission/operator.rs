@@ -18,13 +18,15 @@ use crate::visit::Visit;
 pub(crate) struct Operator {
     /// `None` where no credential is asked for.
     admitted: Option<Admitted>,
+    /// The cookie of its session, which the browser may not have yet.
+    cookie: Option<Arc<str>>,
     form_secret: Arc<str>,
 }
 
 impl Operator {
     /// An operator of a server that asks for no credential.
     pub(crate) fn unnamed(form_secret: &Arc<str>) -> Self {
-        Self { admitted: None, form_secret: Arc::clone(form_secret) }
+        Self { admitted: None, cookie: None, form_secret: Arc::clone(form_secret) }
     }
 
     /// The name of the credential.
@@ -32,8 +34,9 @@ impl Operator {
         self.admitted.as_ref().map(|admitted| &**admitted.name())
     }
 
-    pub(crate) fn admitted(&self) -> Option<&Admitted> {
-        self.admitted.as_ref()
+    /// The cookie of the session; `None` where no credential is asked for.
+    pub(crate) fn cookie(&self) -> Option<&Arc<str>> {
+        self.cookie.as_ref()
     }
 
     /// The operator in the log of the store.
@@ -64,7 +67,7 @@ impl Operator {
 
 impl From<Session> for Operator {
     fn from(session: Session) -> Self {
-        Self { admitted: Some(session.admitted), form_secret: session.form_secret }
+        Self { admitted: Some(session.admitted), cookie: Some(session.cookie), form_secret: session.form_secret }
     }
 }
 

@@ -7,10 +7,10 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use hosting::access::Admitted;
+use hosting::{Client, Share, Shares, access::Admitted};
 use rand_core::{OsRng, RngCore as _};
 
-/// Most sessions; the one that was used least lately makes room.
+/// Most sessions, shared fairly by credentials; beyond its share, a credential's session that was used least lately ends.
 pub(crate) const SESSIONS_MAX: usize = 256;
 
 /// Longest time without a request, and longest time altogether.
@@ -33,6 +33,8 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) admitted: Admitted,
+    /// The secret in the browser's cookie.
+    pub(crate) cookie: Arc<str>,
     /// The secret that its forms carry.
     pub(crate) form_secret: Arc<str>,
 }
@@ -42,6 +44,7 @@ struct Open {
     session: Session,
     opened: Instant,
     used: Instant,
+    _share: Share,
 }
 
 impl Open {
@@ -51,28 +54,41 @@ impl Open {
     }
 }
 
+type OpenSessions = HashMap<Arc<str>, Open>;
+
 /// The sessions of a server, by the secret in the browser's cookie. The map's own hash has a key of the process, so that the
 /// time of a look-up reveals nothing about secrets that exist.
-#[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<String, Open>>);
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    open: Mutex<OpenSessions>,
+    places: Shares,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { open: Mutex::default(), places: Shares::new(SESSIONS_MAX) }
+    }
+}
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OpenSessions> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session; returns the secret for its cookie.
-    pub(crate) fn open(&self, admitted: Admitted, now: Instant) -> String {
-        let (cookie, session) = (secret(), Session { admitted, form_secret: secret().into() });
+    /// Opens a session, which is in use now.
+    pub(crate) fn open(&self, admitted: Admitted, now: Instant) -> Session {
         let mut open = self.lock();
         open.retain(|_, session| !session.is_over(now));
-        if open.len() >= SESSIONS_MAX
-            && let Some(oldest) = open.iter().min_by_key(|(_, session)| session.used).map(|(cookie, _)| cookie.clone())
-        {
-            open.remove(&oldest);
-        }
-        open.insert(cookie.clone(), Open { session, opened: now, used: now });
-        cookie
+        let share = loop {
+            match self.places.take(Client::Credential(Arc::clone(admitted.name()))) {
+                Some(share) => break share,
+                None => end_oldest(&mut open, admitted.name()),
+            }
+        };
+        let session = Session { admitted, cookie: secret().into(), form_secret: secret().into() };
+        let kept = Open { session: session.clone(), opened: now, used: now, _share: share };
+        open.insert(Arc::clone(&session.cookie), kept);
+        session
     }
 
     /// The session of a cookie, which is in use now; `None` if it is over.
@@ -87,9 +103,24 @@ impl Sessions {
         Some(found.session.clone())
     }
 
+    /// The session of a cookie, which is not thereby in use; `None` if it is over.
+    pub(crate) fn look_at(&self, cookie: &str, now: Instant) -> Option<Session> {
+        let open = self.lock();
+        open.get(cookie).filter(|found| !found.is_over(now)).map(|found| found.session.clone())
+    }
+
     /// Ends a session.
     pub(crate) fn close(&self, cookie: &str) {
         self.lock().remove(cookie);
+    }
+}
+
+/// Ends the session of a credential that was used least lately, or of any credential if it has none.
+fn end_oldest(open: &mut OpenSessions, name: &str) {
+    let is_own = |open: &Open| &**open.session.admitted.name() == name;
+    let oldest = open.iter().min_by_key(|(_, open)| (!is_own(open), open.used)).map(|(cookie, _)| Arc::clone(cookie));
+    if let Some(cookie) = oldest {
+        open.remove(&cookie);
     }
 }
 
@@ -101,26 +132,33 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use hosting::access::{Admitted, AuthPolicy, Credentials, Scope};
+    use hosting::access::{Admitted, AuthPolicy, Credentials, Scope, hashed};
 
     use super::{AGE_MAX, IDLE_MAX, SESSIONS_MAX, Sessions, is_same, secret};
 
-    fn admitted() -> Admitted {
-        let credentials = Credentials::open(None, Some("a token of operators")).unwrap();
+    /// The holders of a file with these names.
+    fn admitted<const COUNT: usize>(names: [&str; COUNT]) -> [Admitted; COUNT] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens");
+        let lines = names.map(|name| format!("{name} admin {}\n", hashed(name)));
+        std::fs::write(&file, lines.concat()).unwrap();
+        let credentials = Credentials::open(Some(file), None).unwrap();
         let auth = AuthPolicy::new(Arc::new(credentials), Vec::new());
         let door = auth.authenticator(Some(Scope::Admin), SocketAddr::from(([0, 0, 0, 0], 80)));
-        door.admit(Some(b"a token of operators"), &quire_rpc::Peer::default()).unwrap().unwrap()
+        names.map(|name| door.admit(Some(name.as_bytes()), &quire_rpc::Peer::default()).unwrap().unwrap())
     }
 
     #[test]
     fn a_session_ends_an_hour_after_its_last_use_and_after_half_a_day_in_any_case() {
-        let (sessions, began) = (Sessions::default(), Instant::now());
+        let (sessions, began, [admitted]) = (Sessions::default(), Instant::now(), admitted(["one"]));
         let second = Duration::from_secs(1);
-        let idle = sessions.open(admitted(), began);
+        let idle = sessions.open(admitted.clone(), began).cookie;
         assert!(sessions.take_up(&idle, began + IDLE_MAX).is_some());
+        assert!(sessions.look_at(&idle, began + IDLE_MAX * 2).is_some());
+        assert!(sessions.look_at(&idle, began + IDLE_MAX * 2 + second).is_none(), "a look is no use");
         assert!(sessions.take_up(&idle, began + IDLE_MAX * 2 + second).is_none());
         assert!(sessions.take_up(&idle, began).is_none(), "it is gone");
-        let busy = sessions.open(admitted(), began);
+        let busy = sessions.open(admitted, began).cookie;
         let mut now = began;
         while now + IDLE_MAX / 2 <= began + AGE_MAX {
             now += IDLE_MAX / 2;
@@ -130,16 +168,34 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_sessions_the_one_used_least_lately_ends() {
-        let (sessions, began) = (Sessions::default(), Instant::now());
+    fn of_too_many_sessions_the_credentials_own_ends_that_was_used_least_lately() {
+        let (sessions, began, [one, other]) = (Sessions::default(), Instant::now(), admitted(["one", "other"]));
         let at = |number: usize| began + Duration::from_millis(number as u64);
-        let all: Vec<String> = (0..SESSIONS_MAX).map(|number| sessions.open(admitted(), at(number))).collect();
-        assert!(sessions.take_up(&all[0], at(SESSIONS_MAX)).is_some());
-        sessions.open(admitted(), at(SESSIONS_MAX + 1));
-        assert!(sessions.take_up(&all[1], at(SESSIONS_MAX + 1)).is_none());
-        assert!(sessions.take_up(&all[0], at(SESSIONS_MAX + 1)).is_some());
-        sessions.close(&all[0]);
-        assert!(sessions.take_up(&all[0], at(SESSIONS_MAX + 2)).is_none());
+        let others = sessions.open(other, began).cookie;
+        let all: Vec<_> = (0..SESSIONS_MAX * 2).map(|number| sessions.open(one.clone(), at(number)).cookie).collect();
+        let now = at(all.len());
+        let left: Vec<bool> = all.iter().map(|cookie| sessions.look_at(cookie, now).is_some()).collect();
+        let gone = left.iter().position(|is_left| *is_left).unwrap();
+        assert!(left[gone..].iter().all(|is_left| *is_left) && gone >= SESSIONS_MAX, "the oldest {gone} are gone");
+        assert!(sessions.take_up(&all[gone], now).is_some());
+        sessions.open(one, now + Duration::from_millis(1));
+        assert!(sessions.look_at(&all[gone], now).is_some() && sessions.look_at(&all[gone + 1], now).is_none());
+        assert!(sessions.look_at(&others, now).is_some(), "the other credential's");
+        sessions.close(&others);
+        assert!(sessions.take_up(&others, now).is_none());
+    }
+
+    #[test]
+    fn a_credential_without_a_session_gets_one_when_all_are_taken() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let all = admitted(["a", "b", "c", "d", "e", "f", "g"]);
+        for one in &all {
+            for _ in 0..SESSIONS_MAX {
+                let cookie = sessions.open(one.clone(), now).cookie;
+                assert!(sessions.take_up(&cookie, now).is_some());
+            }
+        }
+        assert!(sessions.lock().len() <= SESSIONS_MAX);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// Longest silence of a stream, so that a connection that is gone is noticed.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// Checks that the session of a stream is open, and keeps it in use.
+/// Checks that the session of a stream is open. A stream does not keep it in use.
 pub(crate) type IsOpen = Box<dyn Fn() -> bool + Send>;
 
 /// The streams of the room; clones share them.

@@ -21,10 +21,7 @@ use crate::room::{
     state::{Room, forged, respond},
     views::{ErrorsPage, OverviewPage},
 };
-use crate::{
-    request::{cookie, query},
-    visit::Visit,
-};
+use crate::{request::query, visit::Visit};
 
 /// Answer to a further stream.
 const CROWDED: &str = "too many pages are live; load the page again instead\n";
@@ -51,10 +48,9 @@ pub(crate) async fn live(State(room): State<Room>, visit: Visit, operator: Opera
     if parts.is_empty() && log.is_none() {
         return (StatusCode::BAD_REQUEST, "name parts, as parts=lost,healthy\n").into_response();
     }
-    let session = operator.admitted().and_then(|_| cookie(&visit.headers, room.cookie())).map(str::to_owned);
-    let kept = room.clone();
+    let (session, kept) = (operator.cookie().cloned(), room.clone());
     let is_open =
-        Box::new(move || session.as_ref().is_none_or(|sent| kept.sessions().take_up(sent, Instant::now()).is_some()));
+        Box::new(move || session.as_ref().is_none_or(|sent| kept.sessions().look_at(sent, Instant::now()).is_some()));
     let client = operator.client(&visit);
     let Some(events) = room.live().open(parts, log, visit.locale, client, is_open) else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "30")], CROWDED).into_response();
