@@ -5,6 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Read, Write},
     net::TcpStream,
     sync::Arc,
+    thread,
 };
 
 use bookstore::grpc::wire::ListRequest;
@@ -19,9 +20,9 @@ use super::{
 };
 use crate::common::{
     PATIENCE,
-    http::Page,
+    http::{Page, metric},
     process::{Server, Start},
-    store::{BOOK, folder, folder_with, one},
+    store::{BOOK, folder, folder_with, one, other_program},
     wait_for,
 };
 
@@ -447,6 +448,31 @@ async fn books_are_added_edited_delisted_and_restocked_one_by_one() {
     assert!(sales.contains("The &#60;First&#62;") && sales.contains("12.50"), "{sales}");
     let file = page("/admin/sales?by=book&as=csv");
     assert!(file.body.contains(",7,The <First>,1,1,12.50,0\n"), "{}", file.body);
+}
+
+#[test]
+fn an_action_goes_on_without_its_browser_and_a_second_click_waits_for_it() {
+    let folder = folder_with("7,The Last One,scarcity,1,9.99\n");
+    let server = Server::start(folder.path());
+    let add = "/admin/catalogue/add";
+    let form = form(&get(&server, add, ""), add) + "&title=New&topic=t&stock=3&price=1&id=";
+    let other = other_program(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut first = connected(&server);
+    let kind = "Content-Type: application/x-www-form-urlencoded";
+    write!(first, "POST {add} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {}\r\n\r\n{form}", form.len())
+        .expect("it is taken");
+    server.log.until("\"method\":\"add New\"");
+    drop(first);
+    let shown = thread::scope(|scope| {
+        let second = scope.spawn(|| location(&post(&server, add, &form, "")));
+        wait_for("the second click", || (metric(server.address, "quire_connections") >= 2).then_some(()));
+        other.execute_batch("COMMIT").expect("the lock is given back");
+        get(&server, &second.join().expect("an answer"), "").body
+    });
+    assert!(shown.contains("“New” is added as No. "), "{shown}");
+    assert_eq!(get(&server, "/admin/catalogue?q=new", "").body.matches("/admin/catalogue/book?id=").count(), 1);
+    assert_eq!(server.log.text().matches("\"method\":\"add New\"").count(), 1);
 }
 
 /// A form with a file, as a browser sends it.

@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, Uri},
     response::Response,
 };
-use kv::{Entry, Fault, KeyValue, Scan, Value, Version};
+use kv::{Entry, KeyValue, Scan, Value, Version};
 
 use super::{
     door::Sent,
@@ -234,14 +234,6 @@ fn fields(sent: &Sent) -> Result<(Value, Option<Duration>), String> {
     Ok((Value::copied(&value), time_to_live))
 }
 
-/// The reason of a refused write, and what was done.
-fn refused(fault: &Fault) -> String {
-    match fault {
-        Fault::Exists | Fault::Missing | Fault::Conflict(_) => format!("{fault}. Nothing was written."),
-        _ => format!("{fault}."),
-    }
-}
-
 /// Creates an entry.
 pub(crate) async fn create(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
     let Some(kv) = room.services().kv.clone() else {
@@ -253,9 +245,9 @@ pub(crate) async fn create(State(room): State<Room>, visit: Visit, operator: Ope
     let work = Box::pin(async move {
         let (value, time_to_live) = written?;
         if key.is_empty() {
-            return Err("A key has at least one byte. Nothing was written.".to_owned());
+            return Err("A key has at least one byte. Nothing was written.".into());
         }
-        let version = kv.create(&key, value, time_to_live).await.map_err(|fault| refused(&fault))?;
+        let version = kv.create(&key, value, time_to_live).await?;
         Ok(format!("“{}” is written, with version {version}.", name(&key)))
     });
     room.act(&visit, &operator, sent.once(), (action, &back), work).await
@@ -274,12 +266,12 @@ pub(crate) async fn change(State(room): State<Room>, visit: Visit, operator: Ope
     let written = fields(&sent);
     let work = Box::pin(async move {
         if is_removal {
-            let existed = kv.delete(&key, Some(version)).await.map_err(|fault| refused(&fault))?;
+            let existed = kv.delete(&key, Some(version)).await?;
             let done = if existed { "is deleted" } else { "was gone already" };
             return Ok(format!("“{}” {done}.", name(&key)));
         }
         let (value, time_to_live) = written?;
-        let version = kv.update(&key, value, Some(version), time_to_live).await.map_err(|fault| refused(&fault))?;
+        let version = kv.update(&key, value, Some(version), time_to_live).await?;
         Ok(format!("“{}” is written, with version {version}.", name(&key)))
     });
     room.act(&visit, &operator, sent.once(), (action, &back), work).await

@@ -18,7 +18,7 @@ use rpcgame::Games;
 use super::{
     live::RoomLive,
     operator::Operator,
-    outcome::{Outcome, Outcomes},
+    outcome::{Begun, Done, Outcomes, wait},
     session::{Sessions, secret},
     views::{ForgedPage, Frame, Link, SorryPage},
     waiting::Waiting,
@@ -60,8 +60,8 @@ struct Inner {
     live: RoomLive,
 }
 
-/// An action that a form asks for; the result is a sentence for the operator.
-pub(crate) type Work = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+/// An action that a form asks for.
+pub(crate) type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
 impl Room {
     pub(crate) fn new(services: Services, auth: Authenticator, is_tls: bool, port: u16) -> Self {
@@ -166,18 +166,19 @@ impl Room {
         (action, back): (String, &str),
         work: Work,
     ) -> Response {
-        if self.0.outcomes.begin(key) {
-            operator.log(visit, &action);
-            let (room, form) = (self.clone(), key.to_owned());
-            let done = tokio::spawn(async move {
-                let (is_good, text) = work.await.map_or_else(|text| (false, text), |text| (true, text));
-                room.0.outcomes.end(&form, Outcome { is_good, text });
-            });
-            if done.await.is_err() {
-                let text = "The action ended in a fault of the server. Look into the log for its outcome.".to_owned();
-                self.0.outcomes.end(key, Outcome { is_good: false, text });
+        let result = match self.0.outcomes.begin(key) {
+            Begun::First(sender, result) => {
+                operator.log(visit, &action);
+                tokio::spawn(async move { sender.send_replace(Some(work.await)) });
+                result
             }
-        }
+            Begun::Again(result) => result,
+            Begun::Crowded => {
+                let text = "Too many actions run. Nothing was done; send the form again after a pause.".to_owned();
+                return self.sorry(visit, operator, StatusCode::SERVICE_UNAVAILABLE, "This has to wait", text);
+            }
+        };
+        wait(result).await;
         let joint = if back.contains('?') { '&' } else { '?' };
         Redirect::to(&format!("{back}{joint}done={key}")).into_response()
     }

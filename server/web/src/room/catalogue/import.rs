@@ -74,7 +74,7 @@ pub(crate) async fn apply(State(room): State<Room>, visit: Visit, operator: Oper
     let work = Box::pin(async move {
         let file = room_of_file.waiting().take(&plan);
         let file = file.ok_or("The file is no longer here. Send it again.")?;
-        let report = store.apply_import(file.to_vec(), actor).await.map_err(|fault| format!("{fault}."))?;
+        let report = store.apply_import(file.to_vec(), actor).await?;
         let Report { added, changed, unchanged, refused, .. } = report;
         Ok(format!("Imported: {added} added, {changed} changed, {unchanged} unchanged, {refused} left out."))
     });

@@ -199,9 +199,9 @@ pub(crate) async fn restock_all(State(room): State<Room>, visit: Visit, operator
     let work = Box::pin(async move {
         let amount = wanted?;
         if !is_confirmed {
-            return Err("Mark that you want to raise every book. Nothing was changed.".to_owned());
+            return Err("Mark that you want to raise every book. Nothing was changed.".into());
         }
-        let done = store.restock(amount, actor).await.map_err(|fault| format!("{fault}."))?;
+        let done = store.restock(amount, actor).await?;
         let books = if done.books_raised == 1 { "book" } else { "books" };
         Ok(format!("{} {books} raised to {amount} copies.", done.books_raised))
     });
@@ -214,7 +214,7 @@ pub(crate) async fn restock(State(room): State<Room>, visit: Visit, operator: Op
     let (store, wanted, actor) = (room.store().clone(), amount(sent.field("amount")), operator.actor());
     let action = format!("restock {id} {}", sent.field("amount"));
     let work = Box::pin(async move {
-        let raised = store.restock_book(id, wanted?, actor).await.map_err(|fault| format!("{fault}."))?;
+        let raised = store.restock_book(id, wanted?, actor).await?;
         let raised = raised.ok_or_else(|| format!("There is no book {id}."))?;
         Ok(match raised.number {
             Some(number) => {
@@ -263,7 +263,7 @@ impl Room {
     ) -> Response {
         let (store, actor) = (self.store().clone(), operator.actor());
         let work = Box::pin(async move {
-            let edited = store.edit_book(id, edit?, actor).await.map_err(|fault| format!("{fault}."))?;
+            let edited = store.edit_book(id, edit?, actor).await?;
             let edited = edited.ok_or_else(|| format!("There is no book {id}."))?;
             Ok(match (edited.number, edited.before.listed, edited.after.listed) {
                 (None, ..) => "The book is so already. Nothing was changed.".to_owned(),
@@ -295,12 +295,12 @@ pub(crate) async fn add(State(room): State<Room>, visit: Visit, operator: Operat
             id => Some(BookId::parse(id).map_err(|fault| format!("{fault}. Nothing was changed."))?.get()),
         };
         let draft = Draft { id, title, topic, stock: stock?, price_cents: price?.get() };
-        match store.add_book(draft, actor).await.map_err(|fault| format!("{fault}."))? {
+        match store.add_book(draft, actor).await? {
             Addition::Added(book, number) => {
                 Ok(format!("“{}” is added as No. {}; entry {number} of the log.", book.title, book.id))
             }
             Addition::Taken(book) => {
-                Err(format!("No. {} is “{}” already. Choose another number, or none.", book.id, book.title))
+                Err(format!("No. {} is “{}” already. Choose another number, or none.", book.id, book.title).into())
             }
         }
     });

@@ -72,7 +72,7 @@ pub(crate) async fn cut(State(room): State<Room>, visit: Visit, operator: Operat
         if operate.cut(id, by.as_str()) {
             Ok(format!("Connection {id} is cut off."))
         } else {
-            Err(format!("Connection {id} was gone already."))
+            Err(format!("Connection {id} was gone already.").into())
         }
     });
     room.act(&visit, &operator, sent.once(), (format!("cut {id}"), "/admin"), work).await
