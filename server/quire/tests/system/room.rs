@@ -237,16 +237,18 @@ impl<S: Read + Write> Parts<S> {
         line.split(' ').nth(1).expect("a status").to_owned()
     }
 
-    /// Reads up to a line with this text; false if the stream ends before.
-    fn until(&mut self, text: &str) -> bool {
+    /// The next line with this text; empty if the stream ends before.
+    fn line(&mut self, text: &str) -> String {
         let mut line = String::new();
-        while self.0.read_line(&mut line).expect("a line") > 0 {
-            if line.contains(text) {
-                return true;
-            }
+        while self.0.read_line(&mut line).expect("a line") > 0 && !line.contains(text) {
             line.clear();
         }
-        false
+        line
+    }
+
+    /// Reads up to a line with this text; false if the stream ends before.
+    fn until(&mut self, text: &str) -> bool {
+        !self.line(text).is_empty()
     }
 }
 
@@ -321,6 +323,24 @@ async fn a_page_sees_what_happens_and_lets_the_server_stop() {
     assert_eq!(get(&server, "/admin/live?parts=nothing", "").status, 400);
     server.stop();
     assert!(!parts.until("event: part"), "it ends");
+}
+
+#[tokio::test]
+async fn a_filtered_log_follows_the_chosen_entries() {
+    let folder = folder_with("7,The Last One,scarcity,1,9.99\n8,Another,scarcity,9,1\n");
+    let server = Server::start(folder.path());
+    let mut parts = Parts::open(&server, "parts=log&kind=purchase&book=7", "");
+    assert!(parts.status() == "200" && parts.until("There is no entry here."));
+    server.shop().buy(one(8)).await.expect("an answer");
+    server.shop().buy(one(7)).await.expect("an answer");
+    assert!(parts.until("kind purchase"));
+    let page = get(&server, "/admin/catalogue/book?id=7", "");
+    let restock = form(&page, "/admin/catalogue/restock") + "&id=7&amount=5";
+    location(&post(&server, "/admin/catalogue/restock", &restock, ""));
+    server.shop().buy(one(7)).await.expect("an answer");
+    let shown = parts.line("\"id\":\"log\"");
+    assert_eq!(shown.matches("kind purchase").count(), 2, "{shown}");
+    assert!(!shown.contains("kind restock") && !shown.contains("Another"), "{shown}");
 }
 
 #[tokio::test]

@@ -12,22 +12,42 @@ use super::parts::LogRow;
 use crate::locale::Locale;
 
 /// Entries on a page.
-const PAGE_ENTRIES: usize = 50;
+pub(crate) const PAGE_ENTRIES: usize = 50;
 
-/// The first page of the chosen entries before a number that has any, newest first.
-pub(crate) async fn page(store: &Bookstore, before: i64, filter: &LogFilter) -> Result<Paged<Vec<Entry>, i64>, Fault> {
-    let mut before = before;
-    loop {
-        let page = match store.find_log(before, filter.clone(), PAGE_ENTRIES).await {
-            Ok(page) => page,
-            // A lower limit on pages.
-            Err(_) => store.find_log(before, filter.clone(), 0).await?,
-        };
+/// Parts of the log that one look for a page reads; the next look goes on from there.
+const PARTS_MAX: usize = 8;
+
+type Found = Result<Paged<Vec<Entry>, i64>, Fault>;
+
+/// The first page of the chosen entries before a number that has any, newest first. Without any in the newest parts of the log
+/// it is empty, and has a next one if there are older parts.
+pub(crate) async fn page(store: &Bookstore, before: i64, filter: &LogFilter, size: usize) -> Found {
+    first_found(before, |before| async move {
+        match store.find_log(before, filter.clone(), size).await {
+            Err(Fault::Limit { .. }) => store.find_log(before, filter.clone(), 0).await,
+            found => found,
+        }
+    })
+    .await
+}
+
+async fn first_found<F: Future<Output = Found>>(before: i64, find: impl Fn(i64) -> F) -> Found {
+    let mut page = find(before).await?;
+    for _ in 1..PARTS_MAX {
         match page.next {
-            Some(next) if page.items.is_empty() => before = next,
-            _ => return Ok(page),
+            Some(next) if page.items.is_empty() => page = find(next).await?,
+            _ => break,
         }
     }
+    Ok(page)
+}
+
+/// True for entries that the filter chooses.
+pub(crate) fn is_chosen(filter: &LogFilter, entry: &Entry) -> bool {
+    filter.from_ms.is_none_or(|from_ms| entry.time_ms >= from_ms)
+        && filter.to_ms.is_none_or(|to_ms| entry.time_ms < to_ms)
+        && filter.book.is_none_or(|book| entry.book == book)
+        && (filter.kinds.is_empty() || filter.kinds.contains(&entry.kind))
 }
 
 /// Each entry with the title of its book; empty if the book is not in the catalogue.
@@ -74,4 +94,57 @@ fn row(entry: &Entry, title: &str, locale: Locale) -> LogRow {
 pub(crate) fn timestamp(time_ms: i64) -> String {
     let since = Duration::from_millis(u64::try_from(time_ms).unwrap_or_default());
     UNIX_EPOCH.checked_add(since).map_or_else(String::new, |time| humantime::format_rfc3339_seconds(time).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use bookstore::{
+        BookId,
+        bookstore::Paged,
+        domain::{Entry, EntryKind, LogFilter},
+    };
+
+    use super::{PARTS_MAX, first_found, is_chosen};
+
+    #[tokio::test]
+    async fn a_look_for_a_rare_entry_ends_and_can_be_continued() {
+        let parts = AtomicI64::new(0);
+        let find = |before: i64| {
+            parts.fetch_add(1, Ordering::Relaxed);
+            async move { Ok(Paged { items: Vec::new(), next: Some(before - 1) }) }
+        };
+        let page = first_found(1_000, find).await.unwrap();
+        let looked = i64::try_from(PARTS_MAX).unwrap();
+        assert_eq!((parts.into_inner(), page.items.len(), page.next), (looked, 0, Some(1_000 - looked)));
+    }
+
+    #[test]
+    fn a_filter_chooses_by_time_book_and_kind() {
+        let book = BookId::parse("7").unwrap();
+        let kind = EntryKind::Restock;
+        let entry = Entry {
+            number: 1,
+            time_ms: 50,
+            kind,
+            book,
+            quantity: None,
+            before: None,
+            after: None,
+            key: None,
+            actor: None,
+        };
+        let all = LogFilter::default();
+        for (filter, is) in [
+            (all.clone(), true),
+            (LogFilter { from_ms: Some(50), to_ms: Some(51), book: Some(book), kinds: vec![kind] }, true),
+            (LogFilter { from_ms: Some(51), ..all.clone() }, false),
+            (LogFilter { to_ms: Some(50), ..all.clone() }, false),
+            (LogFilter { book: BookId::parse("8").ok(), ..all.clone() }, false),
+            (LogFilter { kinds: vec![EntryKind::Price], ..all }, false),
+        ] {
+            assert_eq!(is_chosen(&filter, &entry), is, "{filter:?}");
+        }
+    }
 }

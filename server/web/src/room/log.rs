@@ -47,7 +47,7 @@ pub(crate) fn filter(visit: &Visit) -> LogFilter {
 pub(crate) async fn log(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
     let before = query(&visit.uri, "before").and_then(|text| text.parse().ok()).filter(|number: &i64| *number > 0);
     let filter = filter(&visit);
-    let found = match entries::page(room.store(), before.unwrap_or(i64::MAX), &filter).await {
+    let found = match entries::page(room.store(), before.unwrap_or(i64::MAX), &filter, entries::PAGE_ENTRIES).await {
         Ok(found) => found,
         Err(fault) => return room.failed(&visit, &operator, &fault),
     };
@@ -61,7 +61,8 @@ pub(crate) async fn log(State(room): State<Room>, visit: Visit, operator: Operat
     let [from, to, book, _] = fields.map(|(_, value)| value);
     let page = LogPage {
         frame: room.frame(&visit, &operator, "/admin/log"),
-        log: rendered(&LogPart { rows: entries::rows(&titled, visit.locale) }).unwrap_or_default(),
+        log: rendered(&LogPart { rows: entries::rows(&titled, visit.locale), is_more: found.next.is_some() })
+            .unwrap_or_default(),
         entries: visit.locale.count(room.store().levels().log_number),
         is_live: before.is_none(),
         from,

@@ -147,13 +147,13 @@ pub(crate) async fn book(State(room): State<Room>, visit: Visit, operator: Opera
         Err(fault) => return room.failed(&visit, &operator, &fault),
     };
     let filter = LogFilter { book: Some(book.id()), ..LogFilter::default() };
-    let log = match room.store().find_log(i64::MAX, filter, BOOK_ENTRIES).await {
-        Ok(page) => entries::titled(room.store(), page.items).await,
+    let (log, is_more) = match entries::page(room.store(), i64::MAX, &filter, BOOK_ENTRIES).await {
+        Ok(page) => (entries::titled(room.store(), page.items).await, page.next.is_some()),
         // The book is shown without its log.
-        Err(_) => Vec::new(),
+        Err(_) => (Vec::new(), true),
     };
     let page = BookPage {
-        log: rendered(&LogPart { rows: entries::rows(&log, visit.locale) }).unwrap_or_default(),
+        log: rendered(&LogPart { rows: entries::rows(&log, visit.locale), is_more }).unwrap_or_default(),
         frame: room.frame(&visit, &operator, "/admin/catalogue"),
         cover: Cover::of(&book),
         row: row(&book, visit.locale),

@@ -4,7 +4,10 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use bookstore::{Bookstore, domain::LogFilter};
+use bookstore::{
+    Bookstore,
+    domain::{Entry, LogFilter},
+};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use hosting::{Client, Share, Shares};
@@ -15,7 +18,7 @@ use tokio::{
 };
 
 use crate::room::{
-    entries,
+    entries::{self, PAGE_ENTRIES},
     moment::{Moment, Part, event},
     parts::LogPart,
 };
@@ -103,7 +106,7 @@ impl RoomLive {
         let share = self.0.places.take(client)?;
         let follower = Follower {
             parts: parts.into_iter().map(|part| (part, Bytes::new())).collect(),
-            log: log.map(|filter| (filter, None)),
+            log: log.map(|filter| FollowedLog { filter, seen: None, rows: Vec::new(), is_more: false }),
             store: self.0.store.clone(),
             locale,
             moments: self.0.moments.subscribe(),
@@ -121,8 +124,7 @@ impl RoomLive {
 struct Follower {
     /// Each with the event that was sent last.
     parts: Vec<(Part, Bytes)>,
-    /// The chosen entries, and the number of the newest one of all when they were sent last.
-    log: Option<(LogFilter, Option<i64>)>,
+    log: Option<FollowedLog>,
     store: Bookstore,
     locale: Locale,
     moments: watch::Receiver<Arc<Moment>>,
@@ -181,15 +183,49 @@ impl Follower {
                 *sent = event;
             }
         }
-        if let Some((filter, sent)) = &mut self.log
-            && *sent != Some(moment.log_number())
-            && let Ok(page) = entries::page(&self.store, i64::MAX, filter).await
+        if let Some(log) = &mut self.log
+            && log.follow(moment, &self.store).await
         {
-            *sent = Some(moment.log_number());
-            let titled = entries::titled(&self.store, page.items).await;
-            let html = rendered(&LogPart { rows: entries::rows(&titled, self.locale) });
+            let html = rendered(&LogPart { rows: entries::rows(&log.rows, self.locale), is_more: log.is_more });
             bytes.extend_from_slice(&event("log", &html.unwrap_or_default()));
         }
         bytes.freeze()
+    }
+}
+
+/// The chosen entries of the log on a page.
+struct FollowedLog {
+    filter: LogFilter,
+    /// Number of the newest entry that was looked at.
+    seen: Option<i64>,
+    rows: Vec<(Entry, String)>,
+    is_more: bool,
+}
+
+impl FollowedLog {
+    /// Brings the rows up to a moment; true if they are to be sent. Looks into the store only for the first rows, and if more
+    /// entries came than a moment holds.
+    async fn follow(&mut self, moment: &Moment, store: &Bookstore) -> bool {
+        let Self { filter, seen, rows, is_more } = self;
+        if seen.is_some_and(|seen| seen >= moment.log_number()) {
+            return false;
+        }
+        if let Some(added) = seen.and_then(|seen| moment.entries_after(seen)) {
+            *seen = Some(moment.log_number());
+            let chosen = added.filter(|entry| entries::is_chosen(filter, entry)).take(PAGE_ENTRIES).cloned().collect();
+            let mut newest = entries::titled(store, chosen).await;
+            let is_any = !newest.is_empty();
+            newest.append(rows);
+            newest.truncate(PAGE_ENTRIES);
+            *rows = newest;
+            return is_any;
+        }
+        // A store that cannot be read is asked again at the next moment.
+        let Ok(page) = entries::page(store, i64::MAX, filter, PAGE_ENTRIES).await else { return false };
+        *is_more = page.next.is_some();
+        let newest = page.items.first().map_or(0, |entry| entry.number);
+        *seen = Some(newest.max(moment.log_number()));
+        *rows = entries::titled(store, page.items).await;
+        true
     }
 }

@@ -151,4 +151,6 @@ impl LogRow {
 #[template(path = "room/part-log.html")]
 pub(crate) struct LogPart {
     pub(crate) rows: Vec<LogRow>,
+    /// There are older parts of the log, where no one has looked yet.
+    pub(crate) is_more: bool,
 }
