@@ -98,12 +98,11 @@ impl Moment {
                 connections: operate.connections(),
             })
         };
-        let (log_number, added, recent) = match news(store, before).await {
-            Some((added, recent)) => (recent.first().map_or(0, |(entry, _)| entry.number), added, Arc::new(recent)),
-            None => {
-                let added = Added { after: before.log_number, entries: Vec::new() };
-                (before.log_number, added, Arc::clone(&before.recent))
-            }
+        let (log_number, added, recent) = if let Some((added, recent)) = news(store, before).await {
+            (recent.first().map_or(0, |(entry, _)| entry.number), added, Arc::new(recent))
+        } else {
+            let added = Added { after: before.log_number, entries: Vec::new() };
+            (before.log_number, added, Arc::clone(&before.recent))
         };
         Self { taken: Some(now), figures, large, log_number, added, recent, events: Mutex::default() }
     }
