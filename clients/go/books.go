@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	pb "quire/internal/wire/bookstore"
+	pb "quire.example/quire/internal/wire/bookstore"
 )
 
 // Cents is an amount of money.

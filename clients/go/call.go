@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	bookstorepb "quire/internal/wire/bookstore"
+	bookstorepb "quire.example/quire/internal/wire/bookstore"
 )
 
 const (

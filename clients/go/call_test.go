@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	pb "quire/internal/wire/bookstore"
+	pb "quire.example/quire/internal/wire/bookstore"
 )
 
 // A store that answers purchases one after the other as it is told; the last answer again and again.

@@ -1,4 +1,4 @@
-module quire
+module quire.example/quire
 
 go 1.26.0
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	pb "quire/internal/wire/kv"
+	pb "quire.example/quire/internal/wire/kv"
 )
 
 // Entry is a key's entry as it was when it was read.

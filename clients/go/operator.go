@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	pb "quire/internal/wire/bookstore"
+	pb "quire.example/quire/internal/wire/bookstore"
 )
 
 // Operator makes the calls of those who run the store.

@@ -1,5 +1,5 @@
 // The generators and the linter, apart from the library's module so that its users do not get their dependencies.
-module quire/tools
+module quire.example/quire/tools
 
 go 1.26.0
 

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"quire"
-	"quire/internal/connect"
-	pb "quire/internal/wire/bookstore"
+	"quire.example/quire"
+	"quire.example/quire/internal/connect"
+	pb "quire.example/quire/internal/wire/bookstore"
 )
 
 const benchBook = 53477

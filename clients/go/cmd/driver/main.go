@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"quire"
-	"quire/internal/connect"
+	"quire.example/quire"
+	"quire.example/quire/internal/connect"
 )
 
 const inFlightMax = 64

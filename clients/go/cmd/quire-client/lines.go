@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"quire"
+	"quire.example/quire"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"quire/internal/connect"
+	"quire.example/quire/internal/connect"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"quire"
-	"quire/internal/connect"
+	"quire.example/quire"
+	"quire.example/quire/internal/connect"
 )
 
 // The commands, as help shows them.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"quire"
+	"quire.example/quire"
 )
 
 // Flags are those that are given, with their values.

@@ -7,7 +7,7 @@ import (
 	"log"
 	"os"
 
-	"quire"
+	"quire.example/quire"
 )
 
 func main() {

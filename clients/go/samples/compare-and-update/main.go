@@ -8,7 +8,7 @@ import (
 	"log"
 	"os"
 
-	"quire"
+	"quire.example/quire"
 )
 
 func main() {
