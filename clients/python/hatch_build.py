@@ -8,6 +8,13 @@ from grpc_tools import protoc
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NAMES = ["bookstore.proto", "kv.proto"]
+DEFAULT_POOL = "_descriptor_pool.Default()"
+INIT = '''"""Messages and stubs, generated, in a descriptor pool of their own."""
+
+from google.protobuf.descriptor_pool import DescriptorPool
+
+POOL = DescriptorPool()
+'''
 
 
 class ProtocolHook(BuildHookInterface[Any]):
@@ -29,7 +36,13 @@ class ProtocolHook(BuildHookInterface[Any]):
         outputs = [f"--{kind}_out={out}" for kind in ("python", "grpc_python", "mypy", "mypy_grpc")]
         if protoc.main(["protoc", *includes, *outputs, *(f"quire_wire/{name}" for name in NAMES)]):
             raise RuntimeError(f"protoc failed for {sources}")
-        (out / "quire_wire/__init__.py").write_text('"""Messages and stubs, generated."""\n')
+        # A pool of its own: a program may have the stock messages as well.
+        for made in (out / "quire_wire").glob("*_pb2.py"):
+            text = made.read_text()
+            if text.count(DEFAULT_POOL) != 1:
+                raise RuntimeError(f"{made} does not register its messages as expected")
+            made.write_text(text.replace(DEFAULT_POOL, "__import__('quire_wire').POOL"))
+        (out / "quire_wire/__init__.py").write_text(INIT)
         (out / "quire_wire/py.typed").touch()
         included = build_data["force_include"]
         included[str(out / "quire_wire")] = "quire_wire"
