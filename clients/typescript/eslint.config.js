@@ -1,8 +1,9 @@
 import js from "@eslint/js";
-import { defineConfig } from "eslint/config";
+import { defineConfig, globalIgnores } from "eslint/config";
 import tseslint from "typescript-eslint";
 
 export default defineConfig(
+  globalIgnores(["bin", "dist", "proto"]),
   js.configs.recommended,
   {
     files: ["**/*.ts"],
