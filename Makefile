@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients dist test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -122,11 +122,20 @@ clients: $(CLIENTS) ## build the clients in six languages into target/clients
 $(CLIENTS): client-%:
 	$(MAKE) -C clients/$* build
 
+# What users of a client install, for the languages that have it so far.
+PACKAGED := go python typescript
+dist: ## what users of the clients in Go, Python and TypeScript install, with sums, into target/dist
+	mkdir -p target/dist && cd target/dist && rm -f *.tar.gz *.whl *.tgz
+	for language in $(filter $(PACKAGED),$(LANGUAGES)); do $(MAKE) -C clients/$$language dist || exit 1; done
+	cd target/dist && find . -maxdepth 1 -name '*.tar.gz' -o -name '*.whl' -o -name '*.tgz' | sort | xargs -r sha256sum >SHA256SUMS
+
 JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)
 test-clients: ## check, test and judge the clients; LANGUAGES=go takes one of them
 	@echo "$@ installs from Debian, if missing: cmake, gRPC C++, JDK 17, Maven, npm; and each language's packages by its own tool"
 	$(MAKE) --no-print-directory clients $(VENV) quire-release
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language check test || exit 1; done
+	$(MAKE) --no-print-directory dist
+	$(TOOLS)/venv/bin/python clients/conformance/install.py --quire $(QUIRE_RELEASE) $(LANGUAGES)
 	$(JUDGE_CLIENTS) $(LANGUAGES)
 
 clients-page: LANGUAGES := cpp go java python rust typescript
