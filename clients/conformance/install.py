@@ -44,9 +44,11 @@ def main() -> int:
 
 
 def run(folder: pathlib.Path, *words: str | pathlib.Path, **more: str) -> str:
-    """Output of a program in the project's folder; its errors too if it fails."""
+    """Output of a program in the project's folder; ends the test if it fails."""
     done = subprocess.run(words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, timeout=600)
-    return done.stdout if done.returncode == 0 else f"{words[0]}: {done.stdout}{done.stderr}"
+    if done.returncode != 0:
+        raise SystemExit(f"FAILED in {folder.name}: {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def artifact(pattern: str) -> pathlib.Path:
