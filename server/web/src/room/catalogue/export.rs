@@ -1,6 +1,6 @@
 //! Files to keep: the catalogue, the log and sums of sales, as CSV or JSON, a page at a time.
 
-use std::{borrow::Cow, convert::Infallible, fmt::Write as _};
+use std::{borrow::Cow, fmt::Write as _, io};
 
 use axum::{body::Body, extract::State, response::Response};
 use bookstore::{
@@ -9,7 +9,7 @@ use bookstore::{
     exchange,
 };
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use serde_json::json;
 
 use crate::room::{backups::file, entries::timestamp, log, operator::Operator, state::Room};
@@ -25,13 +25,33 @@ pub(crate) fn csv<'c>(cells: impl IntoIterator<Item = Cow<'c, str>>) -> String {
     cells.join(",") + "\n"
 }
 
+/// A file a page at a time. A page that fails breaks off the transfer, so that a part never passes for the whole.
+fn pages<A, F>(
+    first: A,
+    head: String,
+    page: impl Fn(A, String) -> F + Send + 'static,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static
+where
+    A: Send + 'static,
+    F: Future<Output = Result<(String, Option<A>), Fault>> + Send + 'static,
+{
+    stream::try_unfold((Some(first), head), move |(at, head)| {
+        let found = at.map(|at| page(at, head));
+        async move {
+            let Some(found) = found else { return Ok(None) };
+            let (text, next) = found.await.map_err(io::Error::other)?;
+            Ok(Some((Bytes::from(text), (next, String::new()))))
+        }
+    })
+}
+
 /// The catalogue, in the form that an import reads. A page at a time is consistent, and not the whole.
 pub(crate) async fn catalogue(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
     operator.log(&visit, "export the catalogue");
     let (store, head) = (room.store().clone(), format!("{},{}\n", exchange::COLUMNS.join(","), exchange::LISTED));
-    let pages = stream::unfold((store, Some(None), head), async |(store, after, head)| {
-        let (text, next) = books(&store, after?, head).await.ok()?;
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (store, next.map(Some), String::new())))
+    let pages = pages(None, head, move |after, head| {
+        let store = store.clone();
+        async move { books(&store, after, head).await.map(|(text, next)| (text, next.map(Some))) }
     });
     file("books.csv", "text/csv; charset=utf-8", Body::from_stream(pages))
 }
@@ -54,10 +74,10 @@ pub(crate) async fn log_file(State(room): State<Room>, visit: Visit, operator: O
     let is_json = query(&visit.uri, "as").as_deref() == Some("json");
     let head =
         if is_json { String::new() } else { "number,time,kind,book,quantity,before,after,key,actor\n".to_owned() };
-    let first = ((store, filter, is_json), Some(i64::MAX), head);
-    let pages = stream::unfold(first, async |(asked, before, head)| {
-        let (text, next) = entries(&asked, before?, head).await.ok()?;
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (asked, next, String::new())))
+    let asked = (store, filter, is_json);
+    let pages = pages(i64::MAX, head, move |before, head| {
+        let asked = asked.clone();
+        async move { entries(&asked, before, head).await }
     });
     let (name, kind) = if is_json {
         ("log.jsonl", "application/jsonl; charset=utf-8")
@@ -128,7 +148,24 @@ fn as_json(entry: &Entry) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use super::csv;
+    use bookstore::Fault;
+    use futures_util::StreamExt;
+
+    use super::{csv, pages};
+
+    #[tokio::test]
+    async fn a_page_that_fails_breaks_off_the_file() {
+        for last in [Ok(("b".to_owned(), None)), Err(Fault::Late)] {
+            let is_whole = last.is_ok();
+            let page = move |number, head: String| {
+                let found = if number == 1 { Ok((head + "a", Some(2))) } else { last.clone() };
+                async move { found }
+            };
+            let file: Vec<_> = pages(1, "head,".to_owned(), page).collect().await;
+            assert_eq!(file[0].as_ref().unwrap(), "head,a");
+            assert_eq!((file.len(), file[1].is_ok()), (2, is_whole));
+        }
+    }
 
     #[test]
     fn cells_with_marks_of_the_format_are_quoted() {
