@@ -394,10 +394,14 @@ fn a_backup_is_made_and_its_age_is_shown() {
     let page = get(&server, "/admin/backups", "");
     assert!(page.body.contains("none yet"), "{}", page.body);
     assert_eq!(post(&server, "/admin/backups", "", "").status, 403);
-    let file = post(&server, "/admin/backups", &form(&page, "/admin/backups"), "");
+    let form = form(&page, "/admin/backups");
+    let file = post(&server, "/admin/backups", &form, "");
     assert_eq!(file.status, 200, "{}", file.head);
     assert!(field(&file, "content-disposition").is_some_and(|name| name.starts_with("attachment; filename=\"quire-")));
     assert!(file.body.contains("manifest.json") && file.body.contains("SHA256SUMS"));
+    let again = post(&server, "/admin/backups", &form, "");
+    assert!(again.status == 409 && again.body.contains("There is one backup"), "{}", again.head);
+    assert_eq!(server.log.text().matches("\"method\":\"backup\"").count(), 1);
     wait_for("its age", || get(&server, "/admin/backups", "").body.contains("s old").then_some(()));
 }
 

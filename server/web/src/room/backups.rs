@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use operate::Making;
 
 use super::{
     door::Sent,
@@ -26,10 +27,18 @@ pub(crate) async fn backups(State(room): State<Room>, visit: Visit, operator: Op
 }
 
 /// Makes a backup, which the browser keeps.
-pub(crate) async fn make(State(room): State<Room>, visit: Visit, operator: Operator, _: Sent) -> Response {
-    operator.log(&visit, "backup");
-    let pieces = match room.services().operate.backup().await {
-        Ok(pieces) => pieces,
+pub(crate) async fn make(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
+    let operate = room.services().operate.clone();
+    let making = || -> Making {
+        operator.log(&visit, "backup");
+        Box::pin(async move { operate.backup().await })
+    };
+    let pieces = match room.backups().click(sent.once()).pieces(making).await {
+        Ok(Some(pieces)) => pieces,
+        Ok(None) => {
+            let text = "This form has made its backup. Open the page anew for another one.".to_owned();
+            return room.sorry(&visit, &operator, StatusCode::CONFLICT, "There is one backup", text);
+        }
         Err(error) => {
             let text = format!("{error}.");
             return room.sorry(&visit, &operator, StatusCode::SERVICE_UNAVAILABLE, "There is no backup", text);

@@ -6,6 +6,7 @@
 mod admission;
 mod backups;
 mod catalogue;
+mod clicks;
 mod entries;
 mod keys;
 mod log;

@@ -16,6 +16,7 @@ use records::Records;
 use rpcgame::Games;
 
 use super::{
+    clicks::Backups,
     live::RoomLive,
     operator::Operator,
     outcome::{Begun, Done, Outcomes, wait},
@@ -57,6 +58,7 @@ struct Inner {
     sessions: Sessions,
     outcomes: Outcomes,
     waiting: Waiting,
+    backups: Backups,
     live: RoomLive,
 }
 
@@ -76,6 +78,7 @@ impl Room {
             sessions: Sessions::default(),
             outcomes: Outcomes::default(),
             waiting: Waiting::default(),
+            backups: Backups::default(),
         }))
     }
 
@@ -86,6 +89,11 @@ impl Room {
     /// Files that wait for their confirmation.
     pub(crate) fn waiting(&self) -> &Waiting {
         &self.0.waiting
+    }
+
+    /// The form for a backup that was sent last.
+    pub(crate) fn backups(&self) -> &Backups {
+        &self.0.backups
     }
 
     /// The streams.
