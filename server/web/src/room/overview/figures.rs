@@ -81,7 +81,8 @@ pub(crate) fn healthy(figures: &Figures, locale: Locale) -> HealthyPart {
     ];
     let services = figures.services.iter().map(|service| ServiceChip {
         name: service.name,
-        trouble: (!service.is_healthy).then(|| service.trouble.clone().unwrap_or_else(|| "does not work".to_owned())),
+        trouble: service.trouble.clone(),
+        is_idle: !service.is_healthy && service.trouble.is_none(),
     });
     HealthyPart {
         is_healthy: figures.is_healthy,
@@ -257,9 +258,38 @@ pub(crate) fn in_words(time: Duration) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use operate::Point;
+    use askama::Template as _;
+    use axum::http::HeaderMap;
+    use operate::{Figures, Point, Purchases, ServiceHealth};
 
-    use super::{BUCKETS, Fold, buckets, library, paths};
+    use super::{BUCKETS, Fold, buckets, healthy, library, lost, paths};
+    use crate::locale::Locale;
+
+    #[test]
+    fn a_sale_that_is_acknowledged_and_not_committed_is_red() {
+        let locale = Locale::of(&HeaderMap::new());
+        let part = |acknowledged, durable| {
+            let purchases = Purchases { acknowledged, durable, ..Purchases::default() };
+            lost(&Figures { purchases, ..Figures::default() }, locale).render().unwrap()
+        };
+        let (fine, red) = (part(7, 7), part(7, 5));
+        assert!(fine.contains("Every acknowledged sale is committed") && !fine.contains("class=\"red\""), "{fine}");
+        assert!(red.contains("<p class=\"verdict bad\">Acknowledged but not committed: 2</p>"), "{red}");
+        assert_eq!(red.matches("<div class=\"red\">").count(), 2, "{red}");
+    }
+
+    #[test]
+    fn a_service_is_red_with_trouble_alone() {
+        let locale = Locale::of(&HeaderMap::new());
+        let part = |trouble: Option<&str>| {
+            let service = ServiceHealth { name: "records", is_healthy: false, trouble: trouble.map(str::to_owned) };
+            let figures = Figures { is_healthy: trouble.is_none(), services: vec![service], ..Figures::default() };
+            healthy(&figures, locale).render().unwrap()
+        };
+        let (idle, red) = (part(None), part(Some("no disk")));
+        assert!(idle.contains("<li class=\"plain\">records: idle</li>") && !idle.contains("bad"), "{idle}");
+        assert!(red.contains("<li class=\"bad\">records: no disk</li>") && red.contains("verdict bad"), "{red}");
+    }
 
     fn point(time_ms: u64, purchases_per_second: f64) -> Arc<Point> {
         Arc::new(Point { time_ms, purchases_per_second, ..Point::default() })

@@ -20,6 +20,9 @@ const RECENT: usize = 12;
 /// Interval of the larger parts.
 const SLOW: Duration = Duration::from_secs(2);
 
+/// In place of a verdict before the first sample.
+const UNKNOWN: &str = "<p class=\"empty\">The first figures follow in a second.</p>";
+
 /// A part of a page that changes while one looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
@@ -116,6 +119,7 @@ impl Moment {
     pub(crate) fn html(&self, part: Part, locale: Locale) -> String {
         let Large { figures: earlier, points, connections, .. } = &*self.large;
         let html = match part {
+            Part::Lost | Part::Healthy if self.figures.time_ms == 0 => Some(UNKNOWN.to_owned()),
             Part::Lost => rendered(&figures::lost(&self.figures, locale)),
             Part::Healthy => rendered(&figures::healthy(&self.figures, locale)),
             Part::Sparks => rendered(&figures::sparks(earlier, points, locale)),
@@ -173,7 +177,18 @@ pub(crate) fn event(id: &str, html: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, event};
+    use axum::http::HeaderMap;
+
+    use super::{Moment, Part, UNKNOWN, event};
+    use crate::locale::Locale;
+
+    #[test]
+    fn there_is_no_verdict_before_the_first_sample() {
+        let moment = Moment::default();
+        for part in [Part::Lost, Part::Healthy] {
+            assert_eq!(moment.html(part, Locale::of(&HeaderMap::new())), UNKNOWN);
+        }
+    }
 
     #[test]
     fn parts_are_named_once() {

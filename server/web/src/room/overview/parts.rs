@@ -15,7 +15,7 @@ pub(crate) struct Reason {
 #[derive(Debug, Template)]
 #[template(path = "room/part-lost.html")]
 pub(crate) struct LostPart {
-    /// Acknowledged sales that are not on disk; empty if there are none.
+    /// Acknowledged sales that are not committed; empty if there are none.
     pub(crate) lost: String,
     pub(crate) acknowledged: String,
     pub(crate) durable: String,
@@ -29,6 +29,8 @@ pub(crate) struct LostPart {
 pub(crate) struct ServiceChip {
     pub(crate) name: &'static str,
     pub(crate) trouble: Option<String>,
+    /// It has nothing to answer from.
+    pub(crate) is_idle: bool,
 }
 
 /// A level and its limit, as a bar.
