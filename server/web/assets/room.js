@@ -4,8 +4,13 @@
 const PAUSE = 1000;
 const REFUSED_WAIT = 30_000;
 
+/** Time in which a tap becomes a click. */
+const TAP = 300;
+
 /** @type {EventSource | undefined} */
 let source;
+/** The newest content of parts that wait until no one uses a button there. @type {Map<string, string>} */
+const held = new Map();
 let wait = 0;
 
 const parts = [...document.querySelectorAll("[data-part]")].map(element => element.id);
@@ -30,19 +35,35 @@ function localize() {
   }
 }
 
+/** @param {HTMLElement} place */
+function isInUse(place) {
+  if (!place.querySelector("button")) return false;
+  return place.contains(document.activeElement) || place.querySelector("button:hover") !== null;
+}
+
 /**
- * Puts a part into its place, unless someone is about to press a button there.
+ * Puts a part into its place, or holds it back while someone is about to press a button there.
  * @param {{ id: string, html: string }} part
  */
 function put({ id, html }) {
   const place = document.getElementById(id);
-  if (!place || place.contains(document.activeElement) || place.querySelector("button:hover")) return;
+  if (!place) return;
+  if (isInUse(place)) {
+    held.set(id, html);
+    return;
+  }
+  held.delete(id);
   const newest = place.querySelector("[data-number]")?.getAttribute("data-number");
   place.innerHTML = html;
   if (newest === undefined) return;
   for (const row of place.querySelectorAll("[data-number]")) {
     if (Number(row.getAttribute("data-number")) > Number(newest)) row.classList.add("fresh");
   }
+}
+
+function release() {
+  for (const [id, html] of [...held]) put({ id, html });
+  localize();
 }
 
 function stop() {
@@ -80,6 +101,9 @@ async function again() {
   else wait = setTimeout(follow, REFUSED_WAIT);
 }
 
+for (const left of ["focusout", "pointerout"]) {
+  document.addEventListener(left, () => { if (held.size > 0) setTimeout(release, TAP); });
+}
 document.addEventListener("visibilitychange", follow);
 addEventListener("pagehide", stop);
 addEventListener("pageshow", event => { if (event.persisted) follow(); });
