@@ -95,6 +95,15 @@ pub struct Times {
     pub p99: f64,
     /// The 99.9th percentile.
     pub p999: f64,
+    /// The greatest bound of the histogram; 0 without values.
+    pub bound: f64,
+}
+
+impl Times {
+    /// True for a percentile at the greatest bound: longer times are not told apart.
+    pub fn is_bound(self, percentile: f64) -> bool {
+        self.bound > 0.0 && percentile >= self.bound
+    }
 }
 
 /// Transactions of the bookstore in the last minute.

@@ -166,7 +166,8 @@ impl Histogram {
     /// Percentiles; `None` without values.
     pub(crate) fn times(&self) -> Option<Times> {
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| self.quantile(part));
-        Some(Times { p50: p50?, p99: p99?, p999: p999? })
+        let bound = self.buckets.iter().rev().map(|(bound, _)| *bound).find(|bound| bound.is_finite());
+        Some(Times { p50: p50?, p99: p99?, p999: p999?, bound: bound.unwrap_or_default() })
     }
 
     /// The value below which `part` of all values are, interpolated linearly within its bucket, as Prometheus'
@@ -217,7 +218,8 @@ mod tests {
         assert!((times.p50 - 0.1).abs() < 1e-9, "{times:?}");
         assert!((times.p99 - 0.38).abs() < 1e-9, "{times:?}");
         let beyond = histogram(&[("0.1", 1.0), ("+Inf", 100.0)]);
-        assert_eq!(beyond.times(), Some(Times { p50: 0.1, p99: 0.1, p999: 0.1 }), "the greatest bound");
+        assert_eq!(beyond.times(), Some(Times { p50: 0.1, p99: 0.1, p999: 0.1, bound: 0.1 }), "the greatest bound");
+        assert!(beyond.times().is_some_and(|times| times.is_bound(times.p99)) && !times.is_bound(times.p99));
         assert_eq!(histogram(&[("0.1", 0.0), ("+Inf", 0.0)]).times(), None);
     }
 

@@ -114,16 +114,22 @@ pub(crate) fn methods(figures: &Figures, locale: Locale) -> MethodsPart {
     let row = |method: &operate::MethodFigures| {
         let path = method.path.trim_start_matches('/');
         let (service, name) = path.split_once('/').map_or(("", path), |(service, name)| (service, name));
-        let Times { p50, p99, p999 } = method.times;
+        let Times { p50, p99, p999, .. } = method.times;
         MethodRow {
             service: if service.is_empty() { String::new() } else { format!("{service}/") },
             name: name.to_owned(),
             calls: locale.count(method.calls),
             failed: locale.count(method.failed),
-            times: [p50, p99, p999].map(|seconds| locale.time(seconds)),
+            times: [p50, p99, p999].map(|seconds| percentile(method.times, seconds, locale)),
         }
     };
     MethodsPart { rows: figures.methods.iter().map(row).collect() }
+}
+
+/// A percentile; `≥` marks the greatest one that can be told.
+fn percentile(times: Times, seconds: f64, locale: Locale) -> String {
+    let mark = if times.is_bound(seconds) { "≥ " } else { "" };
+    format!("{mark}{}", locale.time(seconds))
 }
 
 /// Summary of the points of a bucket.
@@ -145,9 +151,13 @@ pub(crate) fn sparks(figures: &Figures, points: &[Arc<Point>], locale: Locale) -
         ("Time of a commit", "", Fold::Mean, true, |point| point.commit_seconds),
         ("Log entries in a commit", "", Fold::Mean, false, |point| point.commit_entries),
     ];
-    let newest = points.last();
+    let (newest, times) = (points.last(), points.iter().rev().find_map(|point| point.times).unwrap_or_default());
     let spark = |(name, unit, fold, is_time, value): (&'static str, &'static str, Fold, bool, Value)| {
-        let shown = |number: f64| if is_time { locale.time(number) } else { locale.number(number) };
+        let shown = |number: f64| match fold {
+            Fold::Most => percentile(times, number, locale),
+            Fold::Mean if is_time => locale.time(number),
+            Fold::Mean => locale.number(number),
+        };
         let buckets = buckets(points, figures.time_ms, fold, value);
         let most = buckets.iter().flatten().fold(0.0, |most: f64, next| most.max(*next));
         let (line, area) = paths(&buckets, most);
@@ -260,9 +270,9 @@ mod tests {
 
     use askama::Template as _;
     use axum::http::HeaderMap;
-    use operate::{Figures, Point, Purchases, ServiceHealth};
+    use operate::{Figures, MethodFigures, Point, Purchases, ServiceHealth, Times};
 
-    use super::{BUCKETS, Fold, buckets, healthy, library, lost, paths};
+    use super::{BUCKETS, Fold, buckets, healthy, library, lost, methods, paths, sparks};
     use crate::locale::Locale;
 
     #[test]
@@ -289,6 +299,19 @@ mod tests {
         let (idle, red) = (part(None), part(Some("no disk")));
         assert!(idle.contains("<li class=\"plain\">records: idle</li>") && !idle.contains("bad"), "{idle}");
         assert!(red.contains("<li class=\"bad\">records: no disk</li>") && red.contains("verdict bad"), "{red}");
+    }
+
+    #[test]
+    fn a_percentile_at_the_greatest_bound_is_marked() {
+        let locale = Locale::of(&HeaderMap::new());
+        let times = Times { p50: 2.0, p99: 10.0, p999: 10.0, bound: 10.0 };
+        let method = MethodFigures { path: "/a.B/C".into(), calls: 9, failed: 0, times };
+        let rows = methods(&Figures { methods: vec![method], ..Figures::default() }, locale).rows;
+        assert_eq!(rows[0].times, ["2 s", "≥ 10 s", "≥ 10 s"]);
+        let points = [Arc::new(Point { times: Some(times), purchases_per_second: 20.0, ..Point::default() })];
+        let now: Vec<_> =
+            sparks(&Figures::default(), &points, locale).sparks.into_iter().map(|line| line.now).collect();
+        assert_eq!((&*now[0], &*now[2]), ("20", "≥ 10 s"));
     }
 
     fn point(time_ms: u64, purchases_per_second: f64) -> Arc<Point> {
