@@ -49,14 +49,14 @@ impl Reading {
                 reading.take_labelled(name, labels.trim_end_matches('}'), value, names);
             }
         }
-        let level = |used: f64, limit: &str| Some(Level { used: whole(used), limit: whole(*levels.get(limit)?) });
-        let of = |used: &str, limit: &str| level(*levels.get(used)?, limit);
+        let of = |used: &str, limit: &str| {
+            Some(Level { used: whole(*levels.get(used)?), limit: whole(*levels.get(limit)?) })
+        };
         reading.memory = of("quire_memory_bytes", "quire_memory_bytes_max");
         reading.connections = of("quire_connections", "quire_connections_max");
         reading.descriptors = of("process_open_fds", "process_max_fds");
         reading.queue = of("quire_purchases_queued", "quire_purchases_queued_max");
-        let disk = levels.get("quire_disk_bytes").zip(levels.get("quire_disk_free_bytes"));
-        reading.disk = disk.and_then(|(all, free)| level(all - free, "quire_disk_bytes"));
+        reading.disk = of("quire_disk_used_bytes", "quire_disk_bytes");
         reading
     }
 
@@ -243,7 +243,7 @@ mod tests {
             quire_grpc_calls_total{method=\"/a.B/C\",code=\"Unavailable\"} 2\n\
             quire_grpc_call_duration_seconds_bucket{le=\"0.1\",method=\"/a.B/C\"} 6\n\
             quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"/a.B/C\"} 7\n\
-            quire_disk_bytes 100\nquire_disk_free_bytes 40\n\
+            quire_disk_bytes 100\nquire_disk_used_bytes 60\nquire_disk_free_bytes 35\n\
             quire_tls_certificate_expires_seconds -5\n# EOF\n";
         let reading = Reading::of(page, &mut Names::default());
         assert_eq!(reading.refused["limits.calls_in_flight"], 3);

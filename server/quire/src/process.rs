@@ -43,10 +43,21 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Bytes of the disk that a folder is on: all, and those that this process may still use.
-pub(crate) fn disk(folder: &Path) -> Option<(u64, u64)> {
+/// Bytes of a disk. Those that it keeps for its administrator are neither used nor free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disk {
+    pub(crate) all: u64,
+    pub(crate) used: u64,
+    /// What this process may still use.
+    pub(crate) free: u64,
+}
+
+/// The disk that a folder is on.
+pub(crate) fn disk(folder: &Path) -> Option<Disk> {
     let disk = statvfs(folder).ok()?;
-    Some((disk.f_blocks.checked_mul(disk.f_frsize)?, disk.f_bavail.checked_mul(disk.f_frsize)?))
+    let bytes = |blocks: u64| blocks.checked_mul(disk.f_frsize);
+    let used = disk.f_blocks.checked_sub(disk.f_bfree)?;
+    Some(Disk { all: bytes(disk.f_blocks)?, used: bytes(used)?, free: bytes(disk.f_bavail)? })
 }
 
 fn open_files() -> Option<i64> {

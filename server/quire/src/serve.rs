@@ -34,7 +34,7 @@ use crate::{
     config::{Config, reference},
     console,
     pages::Services,
-    process::{self, Descriptors, Process},
+    process::{self, Descriptors, Disk, Process},
     reload::{self, Files},
     telemetry,
     transport::{
@@ -177,8 +177,9 @@ fn show(registry: &mut Registry, certificate: Option<Arc<Certificate>>, data: Pa
         });
     }
     metrics::collect(registry, move |page| {
-        if let Some((all, free)) = process::disk(&data) {
+        if let Some(Disk { all, used, free }) = process::disk(&data) {
             page.gauge("disk_bytes", "Size of the disk of the data folder", all)?;
+            page.gauge("disk_used_bytes", "Bytes of that disk that are in use", used)?;
             page.gauge("disk_free_bytes", "Bytes of that disk that the server may still use", free)?;
         }
         let Some(age) = backup::age(&data) else { return Ok(()) };
