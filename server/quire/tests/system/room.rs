@@ -544,6 +544,7 @@ async fn an_import_says_first_what_it_would_do_and_does_it_once() {
     assert!(file.body.contains("7,The Last One,scarcity,4,9.99,yes\n"), "{}", file.body);
     let log = get(&server, "/admin/log/export?as=json", &session).body;
     assert!(log.lines().any(|line| line.contains("\"actor\":\"admin.token\"") && line.contains("\"book\":9")), "{log}");
+    assert!(log.contains("\"unit\":\"copies\""), "{log}");
     assert!(get(&server, "/admin/log/export?as=csv&book=9", &session).body.contains(",added,9,"));
 }
 

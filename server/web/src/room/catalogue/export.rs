@@ -132,6 +132,15 @@ fn as_csv(entry: &Entry) -> String {
     ])
 }
 
+/// The unit of a value before and after.
+fn unit(kind: EntryKind) -> Option<&'static str> {
+    match kind {
+        EntryKind::Price => Some("cents"),
+        EntryKind::Delisted | EntryKind::Listed | EntryKind::Edited => None,
+        _ => Some("copies"),
+    }
+}
+
 fn as_json(entry: &Entry) -> serde_json::Value {
     json!({
         "number": entry.number,
@@ -139,6 +148,7 @@ fn as_json(entry: &Entry) -> serde_json::Value {
         "kind": entry.kind.name(),
         "book": entry.book.get(),
         "quantity": entry.quantity,
+        "unit": unit(entry.kind),
         "before": entry.before,
         "after": entry.after,
         "key": key(entry),
