@@ -79,7 +79,7 @@ pub(crate) async fn cut(State(room): State<Room>, visit: Visit, operator: Operat
 }
 
 /// The gRPC statuses of this server, and what an operator does about them.
-const ERRORS: [(&str, &str); 13] = [
+const ERRORS: [(&str, &str); 14] = [
     ("Cancelled", "The client went away before the answer."),
     (
         "Unknown",
@@ -94,6 +94,7 @@ const ERRORS: [(&str, &str); 13] = [
         "NotFound",
         "The client asked for something that is not there. Business outcomes such as \u{201c}no such book\u{201d} have the status OK.",
     ),
+    ("AlreadyExists", "The client wants to create what is there already. Nothing was changed."),
     ("PermissionDenied", "The credential does not have the scope of the method."),
     (
         "ResourceExhausted",
@@ -112,4 +113,21 @@ const ERRORS: [(&str, &str); 13] = [
 
 pub(crate) async fn errors(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
     respond(StatusCode::OK, &ErrorsPage { frame: room.frame(&visit, &operator, ""), errors: &ERRORS })
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_rpc::Code;
+
+    use super::ERRORS;
+
+    #[test]
+    fn each_status_that_a_service_returns_is_explained() {
+        for code in Code::ALL {
+            // No service returns the last two.
+            let is_shown = !matches!(code, Code::Ok | Code::OutOfRange | Code::DataLoss);
+            let name = format!("{code:?}");
+            assert_eq!(ERRORS.iter().filter(|(shown, _)| *shown == name).count(), usize::from(is_shown), "{name}");
+        }
+    }
 }
