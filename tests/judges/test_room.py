@@ -64,6 +64,14 @@ def test_a_double_click_adds_one_book(browser, shop):
     assert len(browser.find_elements(By.CSS_SELECTOR, "a[href^='/admin/catalogue/book?id=']")) == 1
 
 
+def test_a_double_click_keeps_one_backup(browser, shop, tmp_path):
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path / "kept")})
+    browser.get(f"http://{shop.address}/admin/backups")
+    ActionChains(browser).double_click(found(browser, "form[action='/admin/backups'] button:not(.quiet)")).perform()
+    until(browser, lambda: list((tmp_path / "kept").glob("*.backup")))
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
 STREAM = """
 window.EventSource = class extends EventSource { constructor(...given) { super(...given); window.stream = this; } };
 window.sendPart = (id, html) => stream.dispatchEvent(new MessageEvent("part", { data: JSON.stringify({ id, html }) }));
