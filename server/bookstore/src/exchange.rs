@@ -457,9 +457,11 @@ fn unread(error: csv::Error, line: u64) -> ImportError {
     }
 }
 
-/// True if a spreadsheet runs a cell as a formula (OWASP, "CSV Injection"), or would without its marks.
+/// True if a spreadsheet runs a cell as a formula (OWASP, "CSV Injection"), or would without its marks. A lone `-`, an
+/// actor without a credential, is text to it.
 fn is_formula(text: &str) -> bool {
-    text.trim_start_matches(MARK).starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
+    let text = text.trim_start_matches(MARK);
+    text != "-" && text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
 /// A cell in its exported form.
@@ -541,14 +543,25 @@ mod tests {
     #[test]
     fn formulas_are_marked_in_an_export_and_are_themselves_again_after_an_import() {
         let folder = tempfile::tempdir().unwrap();
-        let titles = ["=1+1", "'=1+1", "''@a", "-273", "'tis", "A=b", "'", "＝1"];
+        let titles = ["=1+1", "'=1+1", "''@a", "-273", "'tis", "A=b", "'", "＝1", "-", "'-"];
         let rows = titles.iter().enumerate().map(|(row, title)| format!("{},{},+b,1,1.00\n", row + 1, marked(title)));
         let csv = format!("id,title,topic,stock,price\n{}", rows.collect::<String>());
         import_into(folder.path(), csv.as_bytes()).unwrap();
         let mut exported = Vec::new();
         export(&folder.path().join("books.db"), &mut exported, &Settings::default(), &mut |_, _| {}).unwrap();
         let exported = String::from_utf8(exported).unwrap();
-        for line in ["1,'=1+1,'+b,", "2,''=1+1,", "3,'''@a,", "4,'-273,", "5,'tis,", "6,A=b,", "7,',", "8,'＝1,"] {
+        for line in [
+            "1,'=1+1,'+b,",
+            "2,''=1+1,",
+            "3,'''@a,",
+            "4,'-273,",
+            "5,'tis,",
+            "6,A=b,",
+            "7,',",
+            "8,'＝1,",
+            "9,-,",
+            "10,'-,",
+        ] {
             assert!(exported.lines().any(|exported| exported.starts_with(line)), "{line} in {exported}");
         }
         let again = tempfile::tempdir().unwrap();
