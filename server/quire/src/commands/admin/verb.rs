@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use bookstore::{BookId, Cents as Price, fault::Fault, money};
 use clap::ValueEnum as _;
 use quire_client::{
@@ -213,12 +213,13 @@ pub(super) fn sales(choice: &Choice, usual: By) -> SalesRequest {
 fn edit(id: i32, fields: &[&str]) -> anyhow::Result<EditBookRequest> {
     let mut edit = EditBookRequest { id, ..EditBookRequest::default() };
     for pair in fields.chunks_exact(2) {
-        match *pair {
-            ["title", value] => edit.title = Some(value.to_owned()),
-            ["topic", value] => edit.topic = Some(value.to_owned()),
-            ["price", value] => edit.price_cents = Some(price(value)?.0),
+        let is_twice = match *pair {
+            ["title", value] => edit.title.replace(value.to_owned()).is_some(),
+            ["topic", value] => edit.topic.replace(value.to_owned()).is_some(),
+            ["price", value] => edit.price_cents.replace(price(value)?.0).is_some(),
             _ => bail!("'{}' cannot be edited; it must be title, topic or price", pair[0].escape_debug()),
-        }
+        };
+        ensure!(!is_twice, "{} is given twice", pair[0]);
     }
     Ok(edit)
 }
@@ -267,6 +268,7 @@ mod tests {
             parse("edit 7 stock 5").expect_err("no field").to_string(),
             "'stock' cannot be edited; it must be title, topic or price"
         );
+        assert_eq!(parse("edit 7 price 1 price 2").expect_err("twice").to_string(), "price is given twice");
         assert!(has_id("update") && has_id("delist") && has_id("restock") && !has_id("cut"));
     }
 }
