@@ -188,7 +188,7 @@ fn an_import_says_what_it_would_do_and_does_it_if_told_so() {
     let csv = folder.path().join("books.csv");
     let file = csv.to_str().expect("a path");
     fs::write(&csv, BOOKS_CSV).expect("a file");
-    let plan = text(&server.operate(&["import", file], ""), 0);
+    let plan = text(&server.operate(&["import", file], ""), 1);
     assert!(plan.contains("price 19.99, 29.99 before"), "{plan}");
     assert!(plan.contains("1 book to add, 1 to change, 0 to leave as they are\n"), "{plan}");
     assert!(plan.ends_with("nothing was changed; --yes does it without asking\n"), "{plan}");
@@ -217,12 +217,15 @@ fn an_import_at_a_terminal_asks() {
     let folder = folder();
     let server = Server::start(folder.path());
     fs::write(folder.path().join("books.csv"), BOOKS_CSV).expect("a file");
-    for (answer, wanted) in [("n", "nothing was changed"), ("y", "1 book added, 1 changed")] {
+    let interrupted = "interrupted; nothing was changed";
+    for (answer, wanted, exit) in
+        [("n\r", "nothing was changed", 1), ("\x03", interrupted, 1), ("y\r", "1 book added, 1 changed", 0)]
+    {
         let line = format!("{QUIRE} admin {} import books.csv", server.address);
         let Some(mut terminal) = Terminal::run(folder.path(), &line) else { return };
         terminal.screen.until("do it? [y/N] ");
-        terminal.press_until(&format!("{answer}\r"), wanted);
-        assert_eq!(terminal.ended(), Some(0));
+        terminal.press_until(answer, wanted);
+        assert_eq!(terminal.ended(), Some(exit));
     }
 }
 
@@ -265,7 +268,7 @@ fn a_store_without_a_server_is_updated_and_exported_by_the_same_commands() {
     assert!(String::from_utf8_lossy(&absent.stderr).contains("there is no store data/bookstore.db"), "{absent:?}");
     run(&["import", "books.csv", "--no-sample"], 0);
     fs::write(folder.path().join("books.csv"), BOOKS_CSV.replace("3.00", "4.00")).expect("a file");
-    assert!(run(&["import", "--update", "books.csv"], 0).contains("0 books to add, 1 to change, 1 to leave"));
+    assert!(run(&["import", "--update", "books.csv"], 1).contains("0 books to add, 1 to change, 1 to leave"));
     assert!(
         run(&["import", "--update", "books.csv", "--yes"], 0)
             .ends_with("0 books added, 1 changed, 1 left as they were\n")

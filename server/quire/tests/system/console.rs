@@ -38,8 +38,13 @@ async fn restock_raises_what_is_below_and_leaves_what_is_above() {
     assert_eq!(server.console("restock", "raised"), "1 book raised to 20\n");
     assert_eq!(server.console("restock 1001", "raised"), "5 books raised to 1001\n");
     assert_eq!(server.console("restock 7", "raised"), "0 books raised to 7\n");
+    let plan = folder.path().join("plan.csv");
+    std::fs::write(&plan, "id,title,topic,stock,price\n8,New,scarcity,2,3.00\n").expect("a file");
+    server.console(&format!("import {}", plan.display()), "nothing was changed");
+    server.console("restock 7 7", "keeps");
     let log = server.log.text();
-    assert!(log.contains("an operator's action") && log.contains(r#""method":"restock 7""#), "{log}");
+    assert!(log.contains("an operator's action") && log.contains(r#""method":"restock 7 7""#), "{log}");
+    assert!(!log.contains(r#""method":"import"#), "nothing was imported: {log}");
     let audit = Audit::of(&server).await;
     assert!(audit.books.iter().all(|book| book.stock == 1001), "{audit:?}");
 }

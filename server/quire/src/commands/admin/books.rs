@@ -44,13 +44,14 @@ impl Desk {
         if !yes && screen::is_terminal() && !self.may_raise(amount).await? {
             return self.refused(out, "nothing was changed");
         }
+        self.sends();
         let raised = self.patient.restock(amount).await?;
         let books = if raised == 1 { "book" } else { "books" };
         let json = json!({ "amount": amount, "books_raised": raised });
         self.done(out, &format!("{raised} {books} raised to {amount}"), json)
     }
 
-    /// Asks at the terminal before every book is raised, if they are many or one of them may be meant.
+    /// Asks before a restock of all books that raises many, or whose amount is a book's id.
     async fn may_raise(&self, amount: i32) -> anyhow::Result<bool> {
         if self.has_book(amount).await? {
             let asked = format!(
@@ -75,6 +76,7 @@ impl Desk {
     }
 
     pub(super) async fn restock_book(&self, id: i32, amount: i32, out: &mut Pager) -> anyhow::Result<Exit> {
+        self.sends();
         let reply = self.operator.restock_book(id, amount).await?;
         let Some((before, after)) = reply.stock_before.zip(reply.stock_after) else {
             return self.refused(out, &no_such_book(id));
@@ -89,6 +91,7 @@ impl Desk {
     }
 
     pub(super) async fn price(&self, id: i32, price: Cents, out: &mut Pager) -> anyhow::Result<Exit> {
+        self.sends();
         let Some(change) = self.operator.update_price(id, price).await? else {
             return self.refused(out, &no_such_book(id));
         };
@@ -104,6 +107,7 @@ impl Desk {
     }
 
     pub(super) async fn add(&self, book: &AddBookRequest, out: &mut Pager) -> anyhow::Result<Exit> {
+        self.sends();
         let reply = self.operator.add_book(book.clone()).await?;
         let Some(book) = reply.book.map(Book::from).filter(|_| reply.success) else {
             return self.refused(out, &reply.message);
@@ -113,6 +117,7 @@ impl Desk {
     }
 
     pub(super) async fn edit(&self, edit: &EditBookRequest, out: &mut Pager) -> anyhow::Result<Exit> {
+        self.sends();
         let reply = self.operator.edit_book(edit.clone()).await?;
         let Some((before, after)) = reply.before.map(Book::from).zip(reply.after.map(Book::from)) else {
             return self.refused(out, &no_such_book(edit.id));
@@ -148,15 +153,16 @@ impl Desk {
             write_line(out, advice)?;
         }
         if is_wanted && advice.is_none() {
+            self.sends();
             let done = self.patient.import(csv, true).await?;
             self.write(out, &[done], |done| show::import(done, true), |done| show::counts(&done[0], true))?;
         } else if is_json {
             self.write(out, &[plan], |plan| show::import(plan, false), |_| String::new())?;
         }
-        Ok(if is_bad { Exit::Refused } else { Exit::Done })
+        Ok(if advice.is_some() { Exit::Refused } else { Exit::Done })
     }
 
-    /// Asks for the import that was shown; off a terminal, no one agrees.
+    /// Asks for the import that was shown; without a terminal, returns false.
     async fn agrees(&self, out: &mut Pager) -> anyhow::Result<bool> {
         if !screen::is_terminal() || self.connection.json {
             return Ok(false);

@@ -1,11 +1,12 @@
-//! An operator's place: a server, its answers, and how they are shown.
+//! Runs an operator's commands on a server and prints the answers.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io::{self, Write as _},
     time::Duration,
 };
 
+use bookstore::domain::RESTOCK_DEFAULT;
 use quire_client::{
     Book, Client, Code, Error, Items, Operator,
     cli::{Connection, Exit, fault_json, fault_text},
@@ -28,14 +29,11 @@ const ROWS: usize = 1000;
 const LONG: Duration = Duration::from_mins(10);
 /// Short, as the user waits at the prompt.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Amount of a restock that names none.
-const RESTOCK_DEFAULT: i32 = 20;
 
-/// An operator's place: a server, and how its answers are shown.
 pub(super) struct Desk {
     pub(super) client: Client,
     pub(super) operator: Operator,
-    /// The same, for changes that take long.
+    /// The same, for calls that take long.
     pub(super) patient: Operator,
     pub(super) connection: Connection,
     pub(super) address: String,
@@ -44,6 +42,10 @@ pub(super) struct Desk {
     pub(super) console: Option<Channel>,
     /// True if standard input has commands.
     pub(super) is_prompt: bool,
+    /// The command as it was typed at a prompt.
+    pub(super) line: RefCell<String>,
+    /// True if the last command has sent its change.
+    pub(super) is_sent: Cell<bool>,
     /// True if Ctrl-C ended the last command.
     pub(super) is_interrupted: Cell<bool>,
 }
@@ -61,14 +63,17 @@ impl Desk {
             runtime,
             console: None,
             is_prompt: false,
+            line: RefCell::default(),
+            is_sent: Cell::new(false),
             is_interrupted: Cell::new(false),
         })
     }
 
-    /// Logs a command of the console that changes something, as a server logs calls of operators.
-    pub(super) fn log_change(&self, verb: &Verb, words: &[&str]) {
-        if self.console.is_some() && matches!(verb, Verb::Change(_)) {
-            let method = words.join(" ");
+    /// Must be called just before a change is sent. Logs it if it is the console's, as a server logs calls of operators.
+    pub(super) fn sends(&self) {
+        self.is_sent.set(true);
+        if self.console.is_some() {
+            let method = self.line.borrow().clone();
             tracing::info!(target: hosting::UNBOUNDED, method, credential = "console", "an operator's action");
         }
     }
@@ -78,6 +83,7 @@ impl Desk {
         if let Verb::Top { once } = verb {
             return self.top(*once);
         }
+        self.is_sent.set(false);
         let mut out = Pager::new();
         let done = self.runtime.block_on(async {
             tokio::select! {
@@ -89,7 +95,7 @@ impl Desk {
         out.finish();
         match done {
             Some(Ok(exit)) => exit,
-            Some(Err(error)) => self.failed(&error),
+            Some(Err(error)) => self.failed(verb, &error),
             None => {
                 self.is_interrupted.set(true);
                 self.stopped(verb)
@@ -101,8 +107,16 @@ impl Desk {
     fn stopped(&self, verb: &Verb) -> Exit {
         match verb {
             Verb::Tail => Exit::Done,
-            Verb::Change(_) => {
-                self.complain("interrupted; it is not known whether this was done, and the log shows it");
+            Verb::Change(Change::Backup { .. }) => {
+                self.complain("interrupted; no file was written");
+                Exit::Refused
+            }
+            Verb::Change(_) if !self.is_sent.get() => {
+                self.complain("interrupted; nothing was changed");
+                Exit::Refused
+            }
+            Verb::Change(change) => {
+                self.complain(&unknown("interrupted", change));
                 Exit::Unknown
             }
             _ => Exit::Unreachable,
@@ -127,7 +141,9 @@ impl Desk {
 
     async fn change(&self, change: &Change, out: &mut Pager) -> anyhow::Result<Exit> {
         match change {
-            Change::Restock { amount, yes } => self.restock(amount.unwrap_or(RESTOCK_DEFAULT), *yes, out).await,
+            Change::Restock { amount, yes } => {
+                self.restock(amount.unwrap_or(RESTOCK_DEFAULT.cast_signed()), *yes, out).await
+            }
             Change::RestockBook { id, amount } => self.restock_book(*id, *amount, out).await,
             Change::Add(book) => self.add(book, out).await,
             Change::Edit(edit) => self.edit(edit, out).await,
@@ -177,22 +193,22 @@ impl Desk {
         Ok(Exit::Done)
     }
 
-    /// Shows that the server refused a command, or its user did.
+    /// Prints a refusal by the server, or the user's no at a question.
     pub(super) fn refused(&self, out: &mut Pager, text: &str) -> anyhow::Result<Exit> {
         let json = json!({ "success": false, "message": text });
         self.write(out, &[()], |()| json.clone(), |_| screen::line(text).into_owned())?;
         Ok(Exit::Refused)
     }
 
-    fn failed(&self, error: &anyhow::Error) -> Exit {
+    fn failed(&self, verb: &Verb, error: &anyhow::Error) -> Exit {
         if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             // The reader has seen enough.
             return Exit::Done;
         }
         let (exit, text, json) = if let Some(error) = error.downcast_ref::<Error>() {
             let mut text = fault_text(error, &self.address);
-            if let Error::OutcomeUnknown(_) = error {
-                text = format!("it is not known whether this was done: {text}; the log shows it");
+            if let (Error::OutcomeUnknown(_), Verb::Change(change)) = (error, verb) {
+                text = unknown(&text, change);
             }
             (Exit::from(error), text.clone(), fault_json(error, &text))
         } else {
@@ -226,6 +242,13 @@ impl Desk {
         };
         found.unwrap_or_default()
     }
+}
+
+/// Text for a change that may have been made.
+fn unknown(cause: &str, change: &Change) -> String {
+    let shows =
+        if matches!(change, Change::Cut(_)) { "connections shows whether it is open" } else { "the log shows it" };
+    format!("it is not known whether this was done: {cause}; {shows}")
 }
 
 pub(super) fn write_line(out: &mut Pager, text: &str) -> anyhow::Result<()> {

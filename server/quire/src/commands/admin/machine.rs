@@ -46,6 +46,7 @@ impl Desk {
     }
 
     pub(super) async fn cut(&self, connection: u64, out: &mut Pager) -> anyhow::Result<Exit> {
+        self.sends();
         let reply = self.operator.cut_connection(connection).await?;
         if reply.success {
             self.done(out, &format!("connection {connection} was cut"), json!({ "id": connection }))

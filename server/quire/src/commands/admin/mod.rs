@@ -38,7 +38,7 @@ pub(crate) fn command(args: &AdminArgs) -> ExitCode {
     exit.into()
 }
 
-/// Errors are usage errors.
+/// An error means exit code 2.
 fn run(args: &AdminArgs) -> anyhow::Result<Exit> {
     let (address, words) = split(&args.verb.words, verb::is_command);
     let verb = if words.is_empty() { None } else { Some(Verb::parse(&words, &args.verb)?) };
@@ -78,7 +78,7 @@ fn prompt(mut desk: Desk, prompt: &str, history: &str, open: impl FnOnce(&mut Sh
         let exit = match parse(words) {
             Ok(Verb::Exit) => return Next::Leave,
             Ok(verb) => {
-                desk.log_change(&verb, words);
+                desk.line.replace(words.join(" "));
                 desk.run(&verb)
             }
             Err(error) => {
