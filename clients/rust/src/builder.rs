@@ -35,7 +35,7 @@ impl Client {
         Self::builder(addresses).connect()
     }
 
-    /// A client over a channel that the caller has made, for connections of another kind.
+    /// A client over a channel that the caller has made, such as one within the process.
     pub fn over(channel: Channel) -> Self {
         Self::new(Lanes::new(vec![channel]), TERMS)
     }

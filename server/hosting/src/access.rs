@@ -1,4 +1,4 @@
-//! Who may call: scopes, the credentials that have them, and the requirements of each port. Credentials are a file of
+//! Access of callers: scopes, the credentials that have them, and the requirements of each port. Credentials are a file of
 //! tokens and certificates, and the token of `admin.token`. No secret is stored: tokens are long random numbers, of
 //! which the file and the server hold SHA-256 sums.
 

@@ -31,7 +31,7 @@ pub(crate) struct Sampler {
     readings: VecDeque<(Duration, Reading)>,
 }
 
-/// When and how a page was read.
+/// Time and contents of one reading of the page.
 #[derive(Debug)]
 pub(crate) struct Moment {
     /// Time since the sampler was started.

@@ -401,7 +401,7 @@ pub(crate) struct ImportArgs {
     pub file: PathBuf,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Change books that exist, too: says first what it would add, change and leave; a server may run meanwhile
+    /// Change books that exist, too; shows the changes first; a server may run meanwhile
     #[arg(long, conflicts_with = "no_sample")]
     pub update: bool,
     /// Update without asking; without it, off a terminal nothing is changed

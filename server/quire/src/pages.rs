@@ -118,7 +118,7 @@ impl Index<'_> {
             let space = " ".repeat(20_usize.saturating_sub(path.len()));
             writeln!(page, "  {}{space} {what}", link(path))?;
         }
-        writeln!(page, "\ngRPC, gRPC-Web and Connect, on this port; reflection and /openapi tell the messages:")?;
+        writeln!(page, "\ngRPC, gRPC-Web and Connect, on this port; reflection and /openapi list the messages:")?;
         let service = |path: &str| path.trim_start_matches('/').split('/').next().unwrap_or_default().to_owned();
         for methods in self.methods.chunk_by(|one, next| service(one) == service(next)) {
             let names: Vec<_> = methods.iter().filter_map(|path| path.rsplit('/').next()).collect();
@@ -241,7 +241,7 @@ mod tests {
             [
                 "HTTP, on this port:",
                 "  </healthz>             ok, or what failed",
-                "gRPC, gRPC-Web and Connect, on this port; reflection and /openapi tell the messages:",
+                "gRPC, gRPC-Web and Connect, on this port; reflection and /openapi list the messages:",
                 "  a.B: One, Two",
                 "  c.D: Three",
                 "Other ports:",

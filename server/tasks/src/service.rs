@@ -46,7 +46,7 @@ impl Open for TasksService {
 impl Service for TasksService {
     fn ports(&self) -> Vec<Route<SocketAddr>> {
         let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        address.map(|address| (address, "tasks, a line each; `quire tasks` asks them")).into_iter().collect()
+        address.map(|address| (address, "tasks, a line each; `quire tasks` sends them")).into_iter().collect()
     }
 
     /// Serves on separate threads. CPU-bound tasks run in the first one's pool for blocking work, which starts threads

@@ -296,7 +296,7 @@ pub(crate) struct SorryPage {
     pub(crate) text: String,
     /// The book in question, with a form if it may still be bought.
     pub(crate) book: Option<(Cover, Option<BuyForm>)>,
-    /// Where to go: labels and paths, the best first.
+    /// Links: labels and paths, the best first.
     pub(crate) ways: Vec<(String, String)>,
     /// Books to buy instead.
     pub(crate) instead: Vec<Card>,

@@ -15,7 +15,7 @@ use super::exit::Exit;
 pub enum Next {
     /// The next line.
     Line(Exit),
-    /// The next line after a pause of the user's: Ctrl-C ended the call, and lines pasted behind it are dropped.
+    /// The next line after a pause of the user: Ctrl-C ended the call; pasted lines are dropped.
     Interrupted(Exit),
     /// The end of the prompt.
     Leave,

@@ -15,11 +15,7 @@ pub(crate) const COMMANDS: [shell::Help; 19] = [
     ("update", "<id> <price>", "sets a price"),
     ("delist", "<id>", "takes a book out of the shop; its log stays"),
     ("relist", "<id>", "brings it back"),
-    (
-        "import",
-        "<file> [--yes] [--skip-bad]",
-        "adds and changes books as in a CSV file, and says first what it would do",
-    ),
+    ("import", "<file> [--yes] [--skip-bad]", "adds and changes books as in a CSV file; shows the changes first"),
     (
         "export",
         "[books|log|sales] [--out FILE]",

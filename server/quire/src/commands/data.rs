@@ -82,7 +82,7 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where an export is written: a pipe or a device directly, a file under a name of its own until it is complete.
+/// Destination of an export: a pipe or a device directly, a file under a name of its own until it is complete.
 pub(crate) enum Output<'a> {
     Open(Box<dyn Write>),
     Whole(NamedTempFile, &'a Path),

@@ -29,7 +29,7 @@ pub(crate) fn command(args: &KvArgs) -> ExitCode {
     exit.into()
 }
 
-/// Errors are usage errors.
+/// An error means exit code 2.
 fn run(args: &KvArgs) -> anyhow::Result<Exit> {
     let (address, words) = split(&args.words, is_command);
     let (command, key) = parse(&words, args)?;

@@ -246,10 +246,10 @@ fn count(
     let (server, memory, connections_max) = (Arc::clone(server), limits.memory.clone(), limits.connections_max);
     metrics::collect(ours, move |page| {
         page.gauge("connections", "Open connections", server.get().map_or(0, Server::connections))?;
-        page.gauge("connections_max", "What limits.connections is", connections_max)?;
+        page.gauge("connections_max", "Value of limits.connections", connections_max)?;
         page.gauge("buffer_bytes", "Answers and unfinished messages that connections hold", memory.buffers())?;
         page.gauge("memory_bytes", "What limits.memory_bytes bounds, as the account of memory has it", memory.total())?;
-        page.gauge("memory_bytes_max", "What limits.memory_bytes is", memory.bytes_max())?;
+        page.gauge("memory_bytes_max", "Value of limits.memory_bytes", memory.bytes_max())?;
         page.gauge("calls_in_flight", "Calls that wait for something", server.get().map_or(0, Server::calls))
     });
 }

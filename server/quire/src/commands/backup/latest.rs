@@ -9,7 +9,7 @@ use std::{
 /// The file in the data folder whose time it is.
 const FILE_NAME: &str = "last-backup";
 
-/// Notes that a backup was made now. Without the note the backup is as good.
+/// Notes that a backup was made now. If the note cannot be written, the backup is still valid.
 pub(super) fn note(data: &Path) {
     if let Err(error) = fs::write(data.join(FILE_NAME), b"") {
         tracing::warn!(%error, "cannot note the time of the backup in the data folder");

@@ -38,7 +38,7 @@ pub(crate) fn of_services(data: PathBuf) -> Box<dyn FnOnce(Services) -> MakeBack
     })
 }
 
-/// A file that has no name any more, so that it goes with its last reader.
+/// Makes a backup and removes its name; the space is freed when the last reader closes it.
 fn make(services: &Services, data: &Path) -> Result<File, Error> {
     let made = || -> anyhow::Result<File> {
         let store = find::<BookstoreService>(services).map(BookstoreService::settings);

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     })
 }
 
-/// Prints one sample of the server behind a channel, which asks for no credential.
+/// Prints one sample of the server behind a channel that needs no credential.
 pub(crate) async fn once(channel: Channel, server: &str) -> Result<(), Failure> {
     let mut samples = watch(&OperatorClient::new(channel), None).await?;
     print(&next(&mut samples).await?, false, server)

@@ -1,4 +1,4 @@
-//! A sample as text, in the order in which an operator asks: lost or refused, healthy, fast.
+//! A sample as text, losses and refusals first, then health, then speed.
 
 use std::time::Duration;
 
