@@ -2,6 +2,8 @@
 //!
 //! The constant parts of every row, column names and punctuation, are prepared once.
 
+use std::io;
+
 use quire_rpc::wire::{bytes_len, delimited_len, put_bytes, put_delimited, put_length};
 
 /// A form of rows.
@@ -53,6 +55,15 @@ impl RowEncoder {
             Format::Protobuf => self.protobuf.row(values, out),
             Format::Json => self.json.row(values, out),
             Format::Text => csv_row(values, out),
+        }
+    }
+
+    /// Length of the row with these values, which is not encoded for it.
+    pub(crate) fn row_len<'a>(&self, format: Format, values: impl Iterator<Item = &'a str>) -> usize {
+        match format {
+            Format::Protobuf => delimited_len(self.protobuf.fields_len(values)),
+            Format::Json => self.json.row_len(values),
+            Format::Text => csv_row_len(values),
         }
     }
 }
@@ -117,10 +128,35 @@ impl JsonEncoder {
         }
         out.extend_from_slice(b"},");
     }
+
+    fn row_len<'a>(&self, values: impl Iterator<Item = &'a str>) -> usize {
+        let members = self.before.iter().zip(values);
+        members.map(|(before, value)| before.len() + json_string_len(value)).sum::<usize>() + b"},".len()
+    }
 }
 
 fn json_string(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a string can be written to memory");
+}
+
+fn json_string_len(text: &str) -> usize {
+    /// Writer that counts bytes.
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, text).expect("bytes can be counted");
+    count.0
 }
 
 /// True for bytes that make a value need quotes.
@@ -151,6 +187,17 @@ fn csv_row<'a>(values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"\"");
     }
     out.push(b'\n');
+}
+
+fn csv_row_len<'a>(values: impl Iterator<Item = &'a str>) -> usize {
+    let lengths = values.map(|value| {
+        let quotes = value.bytes().filter(|byte| *byte == b'"').count();
+        value.len() + if is_quoted(value) { quotes + 2 } else { 0 }
+    });
+    let (columns, bytes) = lengths.fold((0, 0), |(columns, bytes), length| (columns + 1, bytes + length));
+    let line = bytes + usize::saturating_sub(columns, 1);
+    // An empty line has two quotes.
+    if line == 0 { 3 } else { line + 1 }
 }
 
 fn is_quoted(value: &str) -> bool {
@@ -222,6 +269,16 @@ mod tests {
         }
 
         #[test]
+        fn a_length_is_that_of_the_encoded_row((names, rows) in rows()) {
+            let encoder = RowEncoder::new(names.iter().map(String::as_str));
+            for (format, row) in Format::ALL.into_iter().flat_map(|format| rows.iter().map(move |row| (format, row))) {
+                let (values, mut out) = (row.iter().map(String::as_str), Vec::new());
+                encoder.row(format, values.clone(), &mut out);
+                prop_assert_eq!(encoder.row_len(format, values), out.len());
+            }
+        }
+
+        #[test]
         fn json_is_read_back_as_the_rows((names, rows) in rows()) {
             let mut objects = encoded(Format::Json, &names, &rows);
             prop_assert_eq!(objects.pop(), (!rows.is_empty()).then_some(b','));
@@ -251,5 +308,7 @@ mod tests {
         let json = String::from_utf8(encoded(Format::Json, &names, &rows)).unwrap();
         assert_eq!(json, r#"{"a":"1,\"","b\"":""},"#);
         assert_eq!(encoded(Format::Text, &names, &rows), b"\"1,\"\"\",\n");
+        let empty = RowEncoder::new(["a"].into_iter());
+        assert_eq!(empty.row_len(Format::Text, [""].into_iter()), "\"\"\n".len());
     }
 }

@@ -278,10 +278,8 @@ impl Records {
         let answer = if self.is_ready(selection.table(), representation.format) {
             Answer::of_ready(selection, representation.format, representation.head_and_tail).ok_or(Fault::Failed)?
         } else {
-            // Refused before encoding if the values alone exceed the limit: all of them are in the answer.
-            if value_bytes(&selection, at) > at {
-                within(head_tail_and_len(&selection, representation.format, representation.head_and_tail).2)?;
-            }
+            // Refused before encoding.
+            within(head_tail_and_len(&selection, representation.format, representation.head_and_tail).2)?;
             Answer::of_bytes((representation.encode)(&selection).into(), rows, matching)
         };
         within(answer.len())?;
@@ -342,18 +340,6 @@ impl Records {
     }
 }
 
-/// Bytes of the rows' values, counted until they exceed `enough`.
-fn value_bytes(selection: &Selection, enough: usize) -> usize {
-    let mut bytes = 0;
-    for row in selection.rows() {
-        bytes += selection.table().values(*row).map(str::len).sum::<usize>();
-        if bytes > enough {
-            break;
-        }
-    }
-    bytes
-}
-
 /// The beginning of a text, for an error message.
 fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 100;
@@ -363,4 +349,27 @@ fn shortened(text: &str) -> String {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_long_is_refused_before_it_is_encoded() {
+        static ROWS: Representation = Representation {
+            name: "rows",
+            format: Format::Json,
+            head_and_tail: |_, _, _| (Bytes::new(), Bytes::new()),
+            encode: |_| panic!("encoded"),
+        };
+        // The values have 3 bytes.
+        let limits = crate::settings::Limits { answer_bytes: 24, ..Default::default() };
+        let settings = Settings { encode: Encode::Each, limits, ..Settings::default() };
+        let table = load::load("name,title\nx,yz\n".as_bytes(), 0, &settings).expect("a table");
+        let records = Records::with(settings, Some(Arc::new(table)));
+        let query = Query { column: "name".to_owned(), value: "x".to_owned(), ..Query::default() };
+        let refused = records.answer(query, &ROWS).await.expect_err("a refusal");
+        assert_eq!(refused, Fault::AnswerBytes { bytes: 25, rows: 1, at: 24 });
+    }
 }

@@ -58,12 +58,8 @@ impl Table {
 
     /// Length of the row in this form, pre-encoded or not.
     pub(crate) fn row_bytes(&self, row: u32, format: Format) -> usize {
-        if let Some(encoded) = self.encoded(format) {
-            return encoded.span(row).len();
-        }
-        let mut encoded = Vec::new();
-        self.encoder.row(format, self.values(row), &mut encoded);
-        encoded.len()
+        let encoded = self.encoded(format).map(|encoded| encoded.span(row).len());
+        encoded.unwrap_or_else(|| self.encoder.row_len(format, self.values(row)))
     }
 
     pub(crate) fn encoder(&self) -> &RowEncoder {
