@@ -38,7 +38,7 @@ pub struct Figures {
 pub struct Purchases {
     /// Bought, and the buyer was answered.
     pub acknowledged: u64,
-    /// Bought, and on disk.
+    /// Bought, and committed by the store.
     pub durable: u64,
     /// Decided in the last second, bought or not.
     pub per_second: f64,
@@ -47,7 +47,7 @@ pub struct Purchases {
 }
 
 impl Purchases {
-    /// True if an acknowledged sale is not on disk.
+    /// True if more sales were acknowledged than the store has committed.
     pub fn is_any_lost(&self) -> bool {
         self.acknowledged > self.durable
     }

@@ -160,7 +160,7 @@ fn top_prints_one_sample_as_json() {
     assert!(said.starts_with("{\"time_ms\":") && said.contains("\"services\":[{\"name\":\"tasks\""), "{said}");
     let text = process::run(folder.path(), &["top", &address, "--once"], "");
     let said = String::from_utf8_lossy(&text.stdout);
-    assert!(text.status.success() && said.contains("acknowledged 0, durable 0"), "{text:?}");
+    assert!(text.status.success() && said.contains("acknowledged 0, committed 0"), "{text:?}");
     server.stop();
     let gone = process::run(folder.path(), &["top", &address, "--once"], "");
     assert_eq!(gone.status.code(), Some(3), "{gone:?}");

@@ -177,7 +177,9 @@ mod tests {
             terminal.backend().to_string()
         };
         let whole = screen(80, 24);
-        for part in ["acknowledged 2, durable 1: LOST", "95 of 100, 95%", "7.0 purchases and 9.0 calls", "calls/min"] {
+        for part in
+            ["acknowledged 2, committed 1: TOO FEW", "95 of 100, 95%", "7.0 purchases and 9.0 calls", "calls/min"]
+        {
             assert!(whole.contains(part), "{part} is missing in\n{whole}");
         }
         for (width, height) in [(1, 1), (20, 5), (300, 100)] {

@@ -36,9 +36,9 @@ pub(super) fn title(figures: &Figures, url: &str) -> String {
 /// Purchases, refusals and failures.
 pub(super) fn losses(figures: &Figures) -> [String; 3] {
     let bought = figures.purchases.clone().unwrap_or_default();
-    let lost = if bought.acknowledged > bought.durable { ": LOST" } else { "" };
+    let missing = if bought.acknowledged > bought.durable { ": TOO FEW" } else { "" };
     [
-        format!("purchases  acknowledged {}, durable {}{lost}", bought.acknowledged, bought.durable),
+        format!("purchases  acknowledged {}, committed {}{missing}", bought.acknowledged, bought.durable),
         format!("refused    {}", reasons(&figures.refusals)),
         format!("failed     {}", reasons(&figures.errors)),
     ]
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_is_wrong_stands_out() {
         let fine = sample(&Figures { healthy: true, ..Figures::default() }, "http://a");
-        assert!(fine.contains("acknowledged 0, durable 0\n") && fine.contains(" healthy, no backup yet"), "{fine}");
+        assert!(fine.contains("acknowledged 0, committed 0\n") && fine.contains(" healthy, no backup yet"), "{fine}");
         let wrong = Figures {
             purchases: Some(Purchases { acknowledged: 2, durable: 1, ..Purchases::default() }),
             errors: vec![Reason { name: "Internal".to_owned(), count: 3 }],
@@ -150,7 +150,8 @@ mod tests {
             ..Figures::default()
         };
         let text = sample(&wrong, "http://a");
-        for part in ["durable 1: LOST", "3 Internal", "NOT HEALTHY, the certificate HAS EXPIRED", "kv: disk full"] {
+        for part in ["committed 1: TOO FEW", "3 Internal", "NOT HEALTHY, the certificate HAS EXPIRED", "kv: disk full"]
+        {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
     }
