@@ -102,8 +102,9 @@ impl Operator for OperatorService {
 
     type BackupStream = Out<BackupChunk>;
 
-    async fn backup(&self, _: Request<BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {
-        let pieces = self.operate.backup().await.map_err(|error| Status::failed_precondition(error.to_string()))?;
+    async fn backup(&self, request: Request<BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {
+        let made = self.operate.backup(request.client().clone()).await;
+        let pieces = made.map_err(|error| Status::failed_precondition(error.to_string()))?;
         let pieces = pieces.map(|piece| match piece {
             Ok(data) => Ok(BackupChunk { data, last: false }),
             Err(error) => Err(Status::internal(format!("cannot read the backup: {error}"))),

@@ -10,8 +10,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, stream};
-use hosting::Error;
+use futures_util::{Stream, StreamExt as _};
+use hosting::{Client, Error, Shares};
 use quire_rpc::server::{ConnectionRegistry, OpenConnection};
 use tokio::{
     sync::{Semaphore, watch},
@@ -30,6 +30,10 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Points that are kept: an hour.
 const POINTS_MAX: usize = 3600;
 
+/// Backups that wait, are being made, or are read, each with a file in the data folder until its reader is gone. One client
+/// alone may have three of them.
+const BACKUPS_MAX: usize = 4;
+
 /// Pieces of a backup's file, in their order.
 pub type BackupPieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
@@ -37,9 +41,9 @@ pub type BackupPieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 pub type Making = Pin<Box<dyn Future<Output = Result<BackupPieces, Error>> + Send>>;
 
 /// Makes a backup of the data folder.
-pub type MakeBackup = Box<dyn Fn() -> Making + Send + Sync>;
+pub type MakeBackup = Box<dyn Fn() -> Result<BackupPieces, Error> + Send + Sync>;
 
-/// The parts of a server that figures and backups are made from. The first two may block.
+/// The parts of a server that figures and backups are made from. All of them may block.
 pub struct Sources {
     /// The page `/metrics`.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
@@ -58,8 +62,10 @@ struct Inner {
     sources: OnceLock<Sources>,
     newest: watch::Sender<Arc<Figures>>,
     points: Mutex<VecDeque<Arc<Point>>>,
-    /// One backup at a time.
-    backups: Arc<Semaphore>,
+    /// One backup at a time is made.
+    making: Arc<Semaphore>,
+    /// Backups that wait, are being made, or are read, by client.
+    backups: Shares,
     /// True once watches must end.
     ending: watch::Sender<bool>,
 }
@@ -72,7 +78,8 @@ impl Operate {
             sources: OnceLock::new(),
             newest: watch::Sender::new(Arc::default()),
             points: Mutex::default(),
-            backups: Arc::new(Semaphore::new(1)),
+            making: Arc::new(Semaphore::new(1)),
+            backups: Shares::new(BACKUPS_MAX),
             ending: watch::Sender::new(false),
         }))
     }
@@ -106,17 +113,29 @@ impl Operate {
         was_open
     }
 
-    /// Makes a backup of the data folder: the file that `quire backup` writes. One at a time.
-    pub async fn backup(&self) -> Result<BackupPieces, Error> {
-        let Some(sources) = self.0.sources.get() else {
+    /// Makes a backup of the data folder for this client: the file that `quire backup` writes. One is made at a time; others wait
+    /// for it, or are read meanwhile.
+    pub async fn backup(&self, client: Client) -> Result<BackupPieces, Error> {
+        if self.0.sources.get().is_none() {
             return Err("the server is still starting; try again after a pause".into());
+        }
+        let Some(share) = self.0.backups.take(client) else {
+            return Err(format!(
+                "too many of {BACKUPS_MAX} backups are being made or read; read one to its end, or cancel it"
+            )
+            .into());
         };
-        let Ok(permit) = Arc::clone(&self.0.backups).try_acquire_owned() else {
-            return Err("another backup is being made; try again when it is done".into());
-        };
-        let pieces = (sources.backup)().await?;
-        let next = async |(mut pieces, permit): (BackupPieces, _)| Some((pieces.next().await?, (pieces, permit)));
-        Ok(Box::pin(stream::unfold((pieces, permit), next)))
+        let permit = Arc::clone(&self.0.making).acquire_owned().await?;
+        let inner = Arc::clone(&self.0);
+        // Cannot be aborted: a backup whose caller is gone keeps its permits until its file is made, and so removed.
+        let made = spawn_blocking(move || {
+            let pieces = inner.sources.get().map(|sources| (sources.backup)());
+            drop(permit);
+            Some((pieces?, share))
+        });
+        let (pieces, share) = made.await?.ok_or("the server is still starting")?;
+        // Given back when the stream is dropped.
+        Ok(Box::pin(pieces?.inspect(move |_| _ = &share)))
     }
 
     /// Makes a sample of these sources once a second, until `stopped` completes; then it ends all watches.
@@ -170,5 +189,61 @@ fn now_ms() -> u64 {
 impl fmt::Debug for Operate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Operate({:?})", self.0.connections)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, sync::mpsc};
+
+    use futures_util::{FutureExt as _, stream};
+
+    use super::*;
+
+    fn operate(backup: MakeBackup) -> Operate {
+        let operate = Operate::new(ConnectionRegistry::default());
+        let sources = Sources { metrics: Box::new(String::new), health: Box::new(Vec::new), backup };
+        assert!(operate.0.sources.set(sources).is_ok());
+        operate
+    }
+
+    fn pieces() -> BackupPieces {
+        Box::pin(stream::iter([Ok(Bytes::from_static(b"a piece"))]))
+    }
+
+    fn client(name: &str) -> Client {
+        Client::Credential(name.into())
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_backup_keeps_its_turn_until_its_file_is_made() {
+        let (go_on, wait) = mpsc::channel();
+        let wait = Mutex::new(wait);
+        let operate = operate(Box::new(move || {
+            wait.try_lock().map_err(|_| "two at once")?.recv()?;
+            Ok(pieces())
+        }));
+        assert!(operate.backup(client("anna")).now_or_never().is_none(), "it is being made");
+        assert_eq!(operate.0.making.available_permits(), 0, "its call is gone");
+        let mut next = pin!(operate.backup(client("anna")));
+        assert!(next.as_mut().now_or_never().is_none(), "it waits");
+        go_on.send(()).expect("a maker");
+        go_on.send(()).expect("a maker");
+        assert_eq!(next.await.expect("a backup").count().await, 1);
+    }
+
+    #[tokio::test]
+    async fn slow_readers_of_backups_leave_one_to_another_client() {
+        let operate = operate(Box::new(|| Ok(pieces())));
+        let mut slow = Vec::new();
+        for _ in 0..BACKUPS_MAX - 1 {
+            slow.push(operate.backup(client("anna")).await.expect("a backup"));
+        }
+        let refused = operate.backup(client("anna")).await.err().expect("a refusal").to_string();
+        assert!(refused.contains("too many of 4 backups are being made or read"), "{refused}");
+        let other = operate.backup(client("ben")).await.expect("a backup");
+        assert!(operate.backup(client("cleo")).await.is_err(), "the data folder has room for some alone");
+        drop((slow, other));
+        assert!(operate.backup(client("anna")).await.is_ok());
     }
 }

@@ -28,10 +28,10 @@ pub(crate) async fn backups(State(room): State<Room>, visit: Visit, operator: Op
 
 /// Makes a backup, which the browser keeps.
 pub(crate) async fn make(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
-    let operate = room.services().operate.clone();
+    let (operate, client) = (room.services().operate.clone(), operator.client(&visit));
     let making = || -> Making {
         operator.log(&visit, "backup");
-        Box::pin(async move { operate.backup().await })
+        Box::pin(async move { operate.backup(client).await })
     };
     let pieces = match room.backups().click(sent.once()).pieces(making).await {
         Ok(Some(pieces)) => pieces,

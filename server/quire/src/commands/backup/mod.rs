@@ -43,7 +43,7 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let named = if args.force { whole.persist(file) } else { whole.persist_noclobber(file) };
     named.map_err(|error| error.error).with_context(|| cannot_write(file))?;
     File::open(folder).and_then(|folder| folder.sync_all()).with_context(|| cannot_write(file))?;
-    latest::note(&config.data);
+    latest::note(&config.data, &manifest);
     drop(progress);
     writeln!(io::stdout(), "{} holds {}", file.display(), manifest)?;
     if manifest.entries.is_none() {
