@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use self::series::Series;
@@ -161,14 +162,15 @@ impl<'a> Coordinator<'a> {
     }
 
     async fn run(&mut self) -> anyhow::Result<()> {
-        let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+        // From now on the signal no longer ends the process.
+        let mut interrupt = signal(SignalKind::interrupt())?;
         for _ in 0..self.shared.plan.workers {
             tokio::select! {
                 message = self.messages.recv() => match message {
                     Some(Message::Opened(opened)) => opened?,
                     _ => bail!("a worker thread ended before the run began"),
                 },
-                _ = &mut interrupt => bail!("the run was interrupted before anything was measured"),
+                _ = interrupt.recv() => bail!("the run was interrupted before anything was measured"),
             }
         }
         let now = Instant::now();
@@ -204,7 +206,7 @@ impl<'a> Coordinator<'a> {
                         self.stop();
                     }
                 }
-                _ = &mut interrupt, if cut_at.is_none() || self.is_certain => {
+                _ = interrupt.recv(), if cut_at.is_none() || self.is_certain => {
                     self.is_certain = false;
                     self.stop();
                 }
