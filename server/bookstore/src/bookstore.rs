@@ -21,9 +21,6 @@ use crate::{
     store::{DatabaseError, OpenError, Page, SqliteStore, Store, Which, open_shared},
 };
 
-/// Imports that run at once; further ones wait.
-const IMPORTS: usize = 2;
-
 /// A handle to an open store; clones share it.
 #[derive(Clone, Debug)]
 pub struct Bookstore {
@@ -39,8 +36,10 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     tails: Shares,
     streams: Shares,
-    /// Permits of imports.
-    pub(crate) imports: Arc<Semaphore>,
+    pub(crate) imports: Shares,
+    pub(crate) sales: Shares,
+    /// Summaries of sales that run at once, so that they leave connections to readers of the log.
+    pub(crate) scans: Semaphore,
     /// Set once, to end every [`Tail`].
     ending: watch::Sender<bool>,
 }
@@ -82,8 +81,10 @@ impl Bookstore {
         let ledger = ledger.map_err(StartError::Threads)?;
         let limits = &settings.limits;
         let (tails, streams) = (Shares::new(limits.log_tails), Shares::new(limits.search_streams));
-        let (imports, ending) = (Arc::new(Semaphore::new(IMPORTS)), watch::Sender::new(false));
-        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, store, metrics, tails, streams, imports, ending }) })
+        let (imports, sales) = (Shares::new(limits.imports), Shares::new(limits.sales));
+        let (scans, ending) = (Semaphore::new(settings.read_pool.div_ceil(2)), watch::Sender::new(false));
+        let inner = Inner { settings, shelf, ledger, store, metrics, tails, streams, imports, sales, scans, ending };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The catalogue in memory; `None` with reads from the database.
@@ -236,7 +237,7 @@ impl Bookstore {
         share.ok_or_else(|| self.exceeded(Limit::SearchStreams, self.inner.settings.limits.search_streams))
     }
 
-    fn exceeded(&self, limit: Limit, at: usize) -> Fault {
+    pub(crate) fn exceeded(&self, limit: Limit, at: usize) -> Fault {
         self.inner.metrics.refused(limit);
         Fault::Limit { limit, at: u64::try_from(at).unwrap_or(u64::MAX) }
     }

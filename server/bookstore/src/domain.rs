@@ -343,7 +343,7 @@ pub struct PriceChange {
 }
 
 /// Kind of a log entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// It was added to the catalogue, with `after` copies.
     Added,

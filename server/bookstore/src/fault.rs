@@ -17,12 +17,23 @@ pub enum Limit {
     LogTails,
     /// Streamed searches.
     SearchStreams,
+    /// Imports into the open store.
+    Imports,
+    /// Summaries of sales.
+    Sales,
 }
 
 impl Limit {
     /// Every limit, so that metrics list them all from the start.
-    pub const ALL: [Self; 5] =
-        [Self::PurchasesQueued, Self::TopicBytes, Self::PageSize, Self::LogTails, Self::SearchStreams];
+    pub const ALL: [Self; 7] = [
+        Self::PurchasesQueued,
+        Self::TopicBytes,
+        Self::PageSize,
+        Self::LogTails,
+        Self::SearchStreams,
+        Self::Imports,
+        Self::Sales,
+    ];
 
     /// Its key in the configuration.
     pub const fn name(self) -> &'static str {
@@ -32,6 +43,8 @@ impl Limit {
             Self::PageSize => "limits.page_size",
             Self::LogTails => "limits.log_tails",
             Self::SearchStreams => "limits.search_streams",
+            Self::Imports => "limits.imports",
+            Self::Sales => "limits.sales",
         }
     }
 
@@ -46,6 +59,8 @@ impl Limit {
             Self::SearchStreams => {
                 "end another stream or search by pages; a client gets three quarters of what others leave"
             }
+            Self::Imports => "wait until another import has ended; a client gets three quarters of what others leave",
+            Self::Sales => "wait until another summary is there; a client gets three quarters of what others leave",
         }
     }
 }
@@ -141,12 +156,20 @@ pub enum Fault {
     /// The store failed; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]
     Failed(String),
-    /// A restock or an import stopped after this many books.
+    /// A restock stopped after this many books.
     #[error("it stopped after {0} books: send it again for the rest")]
     Stopped(u64),
+    /// An import stopped after some of its rows.
+    #[error("{cause}; {}", done_up_to(*line))]
+    ImportStopped {
+        /// The line of the last row that is done, with the header as line 1.
+        line: u64,
+        /// The reason.
+        cause: Box<Fault>,
+    },
     /// The commit failed in between: its outcome is unknown until the file has been read back.
     #[error(
-        "the store failed while it committed: the outcome is unknown; send it again with its idempotency key to learn it, or look into the log"
+        "the store failed while it committed: the outcome is unknown; a purchase that is sent again with its idempotency key learns it, and the log shows it"
     )]
     OutcomeUnknown,
     /// The price is not the agreed one; nothing was done.
@@ -165,6 +188,14 @@ pub enum Fault {
         /// Its copies.
         quantity: u32,
     },
+}
+
+/// How to go on with an import whose rows are done up to that of this line.
+pub(crate) fn done_up_to(line: u64) -> String {
+    format!(
+        "the rows up to the one of line {line} are done: to go on, send the header and the rows after it, because a row that \
+         is sent again sets the stock again"
+    )
 }
 
 fn copies(count: u32) -> String {

@@ -1,23 +1,21 @@
 //! Imports into an open store: a CSV file's rows are compared with the catalogue, and added or changed a slice at a time, each
-//! slice in a transaction of its own. After a failure in between the file can be sent again: what is done is unchanged then.
+//! slice in a transaction of its own. After a failure in between the error names the line up to which rows are done.
 
 use std::{
     cell::Cell,
     io::{self, Read},
     mem,
+    sync::{Arc, Weak},
 };
 
-use tokio::{
-    runtime::Handle,
-    sync::{OwnedSemaphorePermit, mpsc},
-    task::JoinHandle,
-};
+use hosting::{Client, Share};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 
 use crate::{
     bookstore::Bookstore,
     domain::{Actor, NewBook},
     exchange::{COLUMNS, ImportError, Planned, Report, Rows},
-    fault::{Fault, Unavailable},
+    fault::{Fault, Limit, Unavailable},
     ledger::{Write, Written},
 };
 
@@ -36,6 +34,8 @@ pub struct Import {
     /// An empty one ends the file.
     chunks: mpsc::Sender<Vec<u8>>,
     done: JoinHandle<Result<Report, Fault>>,
+    /// Dropped with the caller.
+    _caller: Arc<()>,
 }
 
 impl Import {
@@ -50,29 +50,39 @@ impl Import {
         let _ = self.chunks.send(Vec::new()).await;
         self.done.await.unwrap_or(Err(Fault::Unavailable(Unavailable::Closing)))
     }
+
+    /// Breaks off a file whose rest does not come. Returns the line of the last row that is done, if one is.
+    pub async fn break_off(self) -> Option<u64> {
+        let Self { chunks, done, _caller } = self;
+        drop(chunks);
+        match done.await {
+            Ok(Err(Fault::ImportStopped { line, .. })) => Some(line),
+            _ => None,
+        }
+    }
 }
 
 impl Bookstore {
-    /// Begins an import by this operator, or the preview of one, which changes nothing. Waits while others run.
-    pub async fn begin_import(&self, by: Option<Actor>) -> Result<Import, Fault> {
-        let permit = self.inner.imports.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| Fault::Unavailable(Unavailable::Closing))?;
+    /// Begins an import by this operator, or the preview of one, which changes nothing.
+    pub fn begin_import(&self, by: Option<Actor>, client: Client) -> Result<Import, Fault> {
+        let share = self.inner.imports.take(client);
+        let share = share.ok_or_else(|| self.exceeded(Limit::Imports, self.inner.settings.limits.imports))?;
         let (chunks, received) = mpsc::channel(CHUNKS);
-        let (store, runtime) = (self.clone(), Handle::current());
-        let work = move || Importing { store, runtime, by, done: 0, _permit: permit }.run(received);
-        Ok(Import { chunks, done: tokio::task::spawn_blocking(work) })
+        let (store, runtime, caller) = (self.clone(), Handle::current(), Arc::new(()));
+        let importing = Importing { store, runtime, by, caller: Arc::downgrade(&caller), line: 0, _share: share };
+        Ok(Import { chunks, done: tokio::task::spawn_blocking(move || importing.run(received)), _caller: caller })
     }
 
     /// The changes that an import of this file would make.
-    pub async fn plan_import(&self, csv: Vec<u8>) -> Result<Report, Fault> {
-        let import = self.begin_import(None).await?;
+    pub async fn plan_import(&self, csv: Vec<u8>, client: Client) -> Result<Report, Fault> {
+        let import = self.begin_import(None, client)?;
         import.send(csv).await;
         import.finish().await
     }
 
     /// Imports this file.
-    pub async fn apply_import(&self, csv: Vec<u8>, actor: Actor) -> Result<Report, Fault> {
-        let import = self.begin_import(Some(actor)).await?;
+    pub async fn apply_import(&self, csv: Vec<u8>, actor: Actor, client: Client) -> Result<Report, Fault> {
+        let import = self.begin_import(Some(actor), client)?;
         import.send(csv).await;
         import.finish().await
     }
@@ -83,9 +93,10 @@ struct Importing {
     store: Bookstore,
     runtime: Handle,
     by: Option<Actor>,
-    /// Rows added or changed by finished slices.
-    done: u64,
-    _permit: OwnedSemaphorePermit,
+    caller: Weak<()>,
+    /// Line of the last row of a finished slice; 0 before the first.
+    line: u64,
+    _share: Share,
 }
 
 impl Importing {
@@ -94,51 +105,55 @@ impl Importing {
         let end = Cell::new(0);
         let rows = Rows::of(source, &end, self.store.inner.settings.limits.topic_bytes).map_err(unusable);
         rows.and_then(|rows| self.import(rows)).map_err(|fault| {
-            if self.done == 0 {
+            if self.line == 0 {
                 return fault;
             }
-            tracing::warn!(%fault, rows = self.done, "an import stopped");
-            Fault::Stopped(self.done)
+            tracing::warn!(%fault, line = self.line, "an import stopped");
+            Fault::ImportStopped { line: self.line, cause: Box::new(fault) }
         })
     }
 
     fn import(&mut self, mut rows: Rows<'_, Chunks>) -> Result<Report, Fault> {
-        let (mut plan, mut slice) = (Planned::new(!rows.has_listed()), Vec::new());
+        let (mut plan, mut slice, mut line) = (Planned::new(!rows.has_listed()), Vec::new(), 0);
         while let Some(read) = rows.read().map_err(unusable)? {
+            line = read.as_ref().map_or_else(|bad| bad.line, |row| row.line);
             slice.extend(plan.admit(read));
             if plan.rows() > ROWS_MAX {
                 let want = format!("of at most {ROWS_MAX} rows; split it");
                 return Err(Fault::invalid("csv", "a longer file", want));
             }
             if slice.len() == SLICE {
-                self.take(mem::take(&mut slice), &mut plan)?;
+                self.take(mem::take(&mut slice), line, &mut plan)?;
             }
         }
-        self.take(slice, &mut plan)?;
+        self.take(slice, line, &mut plan)?;
         Ok(plan.report)
     }
 
-    /// Carries out or compares a slice of rows. Those that are done already need no transaction.
-    fn take(&mut self, slice: Vec<NewBook>, plan: &mut Planned) -> Result<(), Fault> {
-        let catalogue = self.store.inner.shelf.load_full();
-        let mut writes = Vec::new();
-        for book in slice {
-            let before = catalogue.get_any(book.id).map(|book| NewBook::from(&**book));
-            let after = plan.after(book, before.as_ref());
-            if self.by.is_none() || before.as_ref() == Some(&after) {
-                plan.report.count(before, after);
-            } else {
-                writes.push(Write::Put { book: after, keeps_listed: plan.keeps_listed });
-            }
+    /// Carries out or compares a slice of rows, the last of which is in this line.
+    fn take(&mut self, slice: Vec<NewBook>, line: u64, plan: &mut Planned) -> Result<(), Fault> {
+        if self.caller.strong_count() == 0 {
+            return Err(Fault::Unavailable(Unavailable::Closing));
         }
-        let Some(actor) = self.by.clone().filter(|_| !writes.is_empty()) else { return Ok(()) };
+        let Some(actor) = self.by.clone() else {
+            let catalogue = self.store.inner.shelf.load_full();
+            for book in slice {
+                let before = catalogue.get_any(book.id).map(|book| NewBook::from(&**book));
+                let after = plan.after(book, before.as_ref());
+                plan.report.count(before, after);
+            }
+            return Ok(());
+        };
+        // Also rows that are as the catalogue in memory, which may lag behind other programs.
+        let keeps_listed = plan.keeps_listed;
+        let writes = slice.into_iter().map(|book| Write::Put { book, keeps_listed }).collect();
         let written = self.runtime.block_on(self.store.inner.ledger.write(writes, actor))?;
-        for Written { before, after, number } in written {
-            self.done += u64::from(number.is_some());
+        for Written { before, after, .. } in written {
             if let Some(after) = after {
                 plan.report.count(before, after);
             }
         }
+        self.line = line;
         Ok(())
     }
 }

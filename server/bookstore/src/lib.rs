@@ -28,7 +28,7 @@ pub mod store;
 
 pub use bookstore::Bookstore;
 pub use domain::{Actor, BookId, IdempotencyKey, Purchase, Receipt, Verdict};
-pub use fault::Fault;
+pub use fault::{Fault, Limit};
 pub use money::Cents;
 pub use service::{BookstoreService, FILE_NAME};
 pub use settings::{CommitMode, Limits, Reads, Settings};

@@ -11,7 +11,7 @@ use crate::{
         self, Actor, Addition, BookId, Day, Draft, Edit, Edited, Entry, LogFilter, NewBook, PriceChange, Raised,
         Restocked, STOCK_MAX, Sales, SalesQuery, SalesRow, Sold, TITLE_BYTES_MAX,
     },
-    fault::Fault,
+    fault::{Fault, Limit, Unavailable},
     ledger::{Change, Write, Written},
     money::{Cents, WANTED},
     settings::Reads,
@@ -101,9 +101,19 @@ impl Bookstore {
         Ok(Paged { items: found.entries, next: found.next })
     }
 
-    /// A summary of sales.
-    pub async fn sales(&self, query: SalesQuery) -> Result<Sales, Fault> {
-        let sums = self.inner.store.sales(query).await?.map_err(|most| {
+    /// A summary of sales, for this client.
+    pub async fn sales(&self, query: SalesQuery, client: Client) -> Result<Sales, Fault> {
+        let share = self.inner.sales.take(client);
+        let share = share.ok_or_else(|| self.exceeded(Limit::Sales, self.inner.settings.limits.sales))?;
+        let inner = Arc::clone(&self.inner);
+        // A caller that goes leaves a query that still runs, so the share is the query's.
+        let scan = tokio::spawn(async move {
+            let _share = share;
+            let turn = inner.scans.acquire().await;
+            let _turn = turn.map_err(|_| Fault::Unavailable(Unavailable::Closing))?;
+            inner.store.sales(query).await
+        });
+        let sums = scan.await.unwrap_or(Err(Fault::Unavailable(Unavailable::Closing)))?.map_err(|most| {
             Fault::invalid("by", format!("more than {} rows", most.0), "by day or by book alone, or of a shorter time")
         })?;
         let (catalogue, mut total) = (self.inner.shelf.load_full(), Sold::default());

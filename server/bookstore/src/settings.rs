@@ -79,6 +79,10 @@ pub struct Limits {
     pub quantity: u32,
     /// Callers that follow the log at once.
     pub log_tails: usize,
+    /// Imports into the open store at once.
+    pub imports: usize,
+    /// Summaries of sales that run or wait; half of the reading connections make them.
+    pub sales: usize,
 }
 
 /// Default limit of a message, which is also clients' default.
@@ -107,6 +111,8 @@ impl hosting::Settings for Settings {
         ("limits.search_streams", "calls of `SearchStream` at once"),
         ("limits.quantity", "copies in one purchase; a larger one is INVALID_ARGUMENT"),
         ("limits.log_tails", "calls of `TailLog` at once"),
+        ("limits.imports", "calls of `Import` at once"),
+        ("limits.sales", "calls of `Sales` at once; they wait for half of the connections of `catalogue.pool`"),
     ];
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
@@ -140,6 +146,8 @@ impl hosting::Settings for Settings {
                 search_streams: from.whole("limits.search_streams", 256, 1..=1 << 16)?,
                 quantity: from.whole("limits.quantity", 1000, 1..=1 << 30)?.try_into().unwrap_or(u32::MAX),
                 log_tails: from.whole("limits.log_tails", 16, 1..=1 << 16)?,
+                imports: from.whole("limits.imports", 4, 1..=1 << 10)?,
+                sales: from.whole("limits.sales", 4, 1..=1 << 10)?,
             },
         })
     }

@@ -145,7 +145,11 @@ impl Shop {
                 format!("Its store does not answer at the moment.{nothing} Try again in a minute."),
                 "Try again",
             ),
-            Fault::Failed(_) | Fault::Stopped(_) | Fault::PriceChanged(_) | Fault::AnswerBytes { .. } => (
+            Fault::Failed(_)
+            | Fault::Stopped(_)
+            | Fault::ImportStopped { .. }
+            | Fault::PriceChanged(_)
+            | Fault::AnswerBytes { .. } => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "failed",
                 "The store failed",

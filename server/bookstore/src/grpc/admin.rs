@@ -1,9 +1,10 @@
 //! `bookstore.Admin`: calls for operators, with a credential where others could reach it.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, stream};
-use quire_rpc::{Request, Response, Status, Streaming};
+use quire_rpc::{Code, Request, Response, Status, Streaming};
+use tokio::time::timeout;
 
 use super::wire::{
     AddBookReply, AddBookRequest, Book, ChangedBook, EditBookReply, EditBookRequest, ImportReply, ImportRequest,
@@ -21,7 +22,7 @@ use crate::{
         Raised, Sales, SalesQuery, Sold,
     },
     exchange::{BadRow, Report},
-    fault::Fault,
+    fault::{Fault, done_up_to},
     store::Page,
 };
 
@@ -150,13 +151,22 @@ impl Admin for AdminService {
     }
 
     async fn import(&self, request: Request<Streaming<ImportRequest>>) -> Result<Response<ImportReply>, Status> {
-        let actor = Actor::from(&request.client());
+        let client = request.client();
+        let actor = Actor::from(&client);
         let mut chunks = request.into_inner();
-        let first = chunks.message().await?.unwrap_or_default();
-        let import = self.store.begin_import(first.apply.then_some(actor)).await?;
+        let first = soon(chunks.message()).await?.unwrap_or_default();
+        let import = self.store.begin_import(first.apply.then_some(actor), client)?;
         let mut is_wanted = import.send(first.csv).await;
-        while is_wanted && let Some(chunk) = chunks.message().await? {
-            is_wanted = import.send(chunk.csv).await;
+        while is_wanted {
+            match soon(chunks.message()).await {
+                Ok(Some(chunk)) => is_wanted = import.send(chunk.csv).await,
+                Ok(None) => break,
+                Err(status) => {
+                    let done = import.break_off().await.map(|line| format!("; {}", done_up_to(line)));
+                    let text = format!("{}{}", status.message(), done.unwrap_or_default());
+                    return Err(Status::new(status.code(), text));
+                }
+            }
         }
         Ok(Response::new(import.finish().await?.into()))
     }
@@ -164,6 +174,7 @@ impl Admin for AdminService {
     type SalesStream = Pin<Box<dyn Stream<Item = Result<SalesReply, Status>> + Send>>;
 
     async fn sales(&self, request: Request<SalesRequest>) -> Result<Response<Self::SalesStream>, Status> {
+        let client = request.client();
         let request = request.into_inner();
         let by = match request.by() {
             SalesBy::Unspecified | SalesBy::Day => domain::SalesBy::Day,
@@ -172,7 +183,7 @@ impl Admin for AdminService {
         };
         let book = request.book_id.map(BookId::from_wire).transpose()?;
         let query = SalesQuery { from_ms: request.from_ms, to_ms: request.to_ms, by, book };
-        let Sales { rows, total } = self.store.sales(query).await?;
+        let Sales { rows, total } = self.store.sales(query, client).await?;
         let total = SalesReply { rows: Vec::new(), total: Some(sales_row(None, None, None, &total)) };
         let mut rows = rows.into_iter();
         let messages = std::iter::from_fn(move || {
@@ -201,7 +212,22 @@ fn kinds(wanted: &[i32]) -> Result<Vec<EntryKind>, Fault> {
         kind.copied()
             .ok_or_else(|| Fault::invalid("kinds", number, format!("kinds from 1 to {}", EntryKind::ALL.len())))
     };
-    wanted.iter().map(kind).collect()
+    let mut kinds = wanted.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+/// Longest wait for the next part of an imported file.
+const NEXT_PART: Duration = Duration::from_secs(30);
+
+/// The next part of a file, if it comes in time.
+async fn soon<T>(part: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let late = || {
+        let text = format!("no further part of the file came for {} s", NEXT_PART.as_secs());
+        Status::new(Code::DeadlineExceeded, text)
+    };
+    timeout(NEXT_PART, part).await.map_err(|_| late())?
 }
 
 fn sales_row(day: Option<Day>, book: Option<BookId>, title: Option<&str>, sold: &Sold) -> SalesRow {
@@ -290,5 +316,28 @@ impl From<Entry> for LogEntry {
             idempotency_key: entry.key.as_ref().map(IdempotencyKey::as_bytes).unwrap_or_default().to_vec(),
             actor: entry.actor.map(|actor| actor.as_str().to_owned()).unwrap_or_default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use quire_rpc::Code;
+
+    use super::{kinds, soon};
+    use crate::domain::EntryKind;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_whose_next_part_does_not_come_is_given_up() {
+        let late = soon(pending::<Result<(), _>>()).await.unwrap_err();
+        assert_eq!(late.code(), Code::DeadlineExceeded);
+        assert!(soon(async { Ok(()) }).await.is_ok());
+    }
+
+    #[test]
+    fn each_kind_of_a_filter_counts_once() {
+        assert_eq!(kinds(&[2, 1].repeat(2000)).unwrap(), [EntryKind::ALL[0], EntryKind::ALL[1]]);
+        kinds(&[0]).unwrap_err();
     }
 }

@@ -18,20 +18,24 @@ pub mod wire {
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
-        let code = match &fault {
-            Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
-            Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
-            Fault::PriceChanged(_) => Code::FailedPrecondition,
-            Fault::Late => Code::DeadlineExceeded,
-            Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
-            Fault::Failed(_) => Code::Internal,
-            Fault::OutcomeUnknown => Code::Unknown,
-        };
-        let status = Self::new(code, fault.to_string());
+        let status = Self::new(code(&fault), fault.to_string());
         match fault.retry_after() {
             None => status,
             pause => status.with_retry_pushback(pause),
         }
+    }
+}
+
+fn code(fault: &Fault) -> Code {
+    match fault {
+        Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
+        Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
+        Fault::PriceChanged(_) => Code::FailedPrecondition,
+        Fault::Late => Code::DeadlineExceeded,
+        Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
+        Fault::ImportStopped { cause, .. } => code(cause),
+        Fault::Failed(_) => Code::Internal,
+        Fault::OutcomeUnknown => Code::Unknown,
     }
 }
 

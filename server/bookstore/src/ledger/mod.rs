@@ -10,7 +10,10 @@ mod worker;
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -56,7 +59,8 @@ impl Ledger {
             idle: settings.poll_interval,
             ..GroupLimits::default()
         };
-        let shared = Arc::new(Shared { store, settings, metrics, trouble: Mutex::default() });
+        let shared =
+            Arc::new(Shared { store, settings, metrics, trouble: Mutex::default(), aside: AtomicUsize::new(0) });
         let stores = (0..workers).map(|_| LedgerWorker::new(Arc::clone(&shared)));
         Ok(Self { group: Group::start("ledger", limits, stores)?, shared })
     }
@@ -142,7 +146,7 @@ impl Ledger {
 
     /// Number of waiting jobs.
     pub fn queued(&self) -> usize {
-        self.group.queued()
+        self.group.queued() + self.shared.aside.load(Relaxed)
     }
 
     /// Commits queued jobs and closes the store. False if that takes longer than `timeout`; everything acknowledged is

@@ -4,7 +4,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     domain::{Actor, BookId, Restocked},
-    fault::{Fault, Unavailable},
+    fault::{Fault, Limit, Unavailable},
     metrics::Metrics,
     settings::Settings,
     store::{Broken, LedgerConnection, Store, TransactionError, TransactionId},
@@ -32,6 +35,8 @@ pub(super) struct Shared {
     pub(super) metrics: Arc<Metrics>,
     /// Reason why the store accepts nothing; `None` while it does.
     pub(super) trouble: Mutex<Option<String>>,
+    /// Jobs that the workers have put aside: restocks, writes of whole books, and jobs for locked books.
+    pub(super) aside: AtomicUsize,
 }
 
 pub(super) struct LedgerWorker {
@@ -79,6 +84,7 @@ impl Worker for LedgerWorker {
             restocks: VecDeque::new(),
             writes: VecDeque::new(),
             locked: LockedBooks::default(),
+            counted: 0,
             tried: Instant::now(),
             has_sold: false,
             unsettled: &mut self.unsettled,
@@ -154,6 +160,8 @@ struct Serving<'a> {
     /// Writes of whole books, and the time at which each came.
     writes: VecDeque<(PendingJob, Instant)>,
     locked: LockedBooks,
+    /// This worker's part of [`Shared::aside`].
+    counted: usize,
     /// Time of the last retry of `locked`.
     tried: Instant,
     /// True if jobs for other books have come since that.
@@ -178,13 +186,50 @@ impl Serving<'_> {
         while let Some(batch) = batches.next(is_busy) {
             let done = self.serve_batch(batch, batches);
             if done.is_err() {
-                for job in self.locked.expired(Duration::ZERO) {
-                    batches.answer(job, Err(Fault::Unavailable(self.shared.store.while_failed())));
-                }
+                self.give_up(batches);
             }
             is_busy = done?;
         }
         Ok(())
+    }
+
+    /// Answers the jobs that wait beside the queue when the store has failed.
+    fn give_up(&mut self, batches: &mut Batches<'_, LedgerWorker>) {
+        let not_begun = || Err(Fault::Unavailable(self.shared.store.while_failed()));
+        let writes = self.writes.drain(..).map(|(job, _)| job);
+        for job in self.locked.expired(Duration::ZERO).into_iter().chain(writes) {
+            batches.answer(job, not_begun());
+        }
+        for Restock { job, raised, .. } in self.restocks.drain(..) {
+            batches.answer(job, if raised > 0 { Err(Fault::Stopped(raised)) } else { not_begun() });
+        }
+        self.count_aside();
+    }
+
+    /// Shows how many jobs wait beside the queue.
+    fn count_aside(&mut self) {
+        let now = self.restocks.len() + self.writes.len() + self.locked.len();
+        let before = mem::replace(&mut self.counted, now);
+        // Wraps around where the number falls.
+        self.shared.aside.fetch_add(now.wrapping_sub(before), Relaxed);
+    }
+
+    /// Puts restocks and writes of whole books aside, up to the limit, and refuses the others.
+    fn put_aside(&mut self, job: PendingJob, batches: &mut Batches<'_, LedgerWorker>) {
+        let (at, waiting) = (self.shared.settings.limits.purchases_queued, self.restocks.len() + self.writes.len());
+        if waiting >= at {
+            self.shared.metrics.refused(Limit::PurchasesQueued);
+            let at = u64::try_from(at).unwrap_or(u64::MAX);
+            return batches.answer(job, Err(Fault::Limit { limit: Limit::PurchasesQueued, at }));
+        }
+        let (after, raised, moved) = (None, 0, Instant::now());
+        match &job.job {
+            Job::Restock(amount, actor) => {
+                let (amount, actor) = (*amount, actor.clone());
+                self.restocks.push_back(Restock { job, amount, actor, after, raised, moved });
+            }
+            _ => self.writes.push_back((job, moved)),
+        }
     }
 
     /// Commits and answers a batch, and then does background work. True if there is more of that to do at once.
@@ -195,15 +240,9 @@ impl Serving<'_> {
     ) -> Result<bool, Broken> {
         let is_idle = batch.is_empty();
         for job in batch.extract_if(.., |pending| matches!(pending.job, Job::Restock(..) | Job::Write(..))) {
-            let (after, raised, moved) = (None, 0, Instant::now());
-            match &job.job {
-                Job::Restock(amount, actor) => {
-                    let (amount, actor) = (*amount, actor.clone());
-                    self.restocks.push_back(Restock { job, amount, actor, after, raised, moved });
-                }
-                _ => self.writes.push_back((job, moved)),
-            }
+            self.put_aside(job, batches);
         }
+        self.count_aside();
         let is_locked = |pending: &mut PendingJob| pending.job.book().is_some_and(|book| self.locked.has(book));
         let locked: Vec<PendingJob> = batch.extract_if(.., is_locked).collect();
         self.keep_aside(locked, batches);
@@ -215,6 +254,7 @@ impl Serving<'_> {
         self.try_locked(batches)?;
         self.continue_restock(batches)?;
         self.write_next(batches)?;
+        self.count_aside();
         self.connection.tend(is_idle)?;
         Ok(!self.restocks.is_empty() || !self.writes.is_empty() || !self.locked.is_empty())
     }

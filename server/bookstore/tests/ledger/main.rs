@@ -103,6 +103,13 @@ impl Shop {
         }
     }
 
+    /// A program that holds the file's write lock until it commits.
+    fn lock(&self) -> rusqlite::Connection {
+        let other = rusqlite::Connection::open(self.path()).expect("the file");
+        other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+        other
+    }
+
     /// Adds books by CSV lines without a header.
     fn import(&self, rows: &str) {
         let csv = format!("id,title,topic,stock,price\n{rows}");

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bookstore::{
-    Actor, Bookstore, Fault, Reads, Settings, Verdict,
+    Actor, Bookstore, Fault, Limit, Reads, Settings, Verdict,
     domain::{Addition, Draft, Edit, Entry, EntryKind, LogFilter, Raised, SalesBy, SalesQuery, Sold},
     exchange::Report,
 };
+
+use hosting::Client;
 
 use super::{Kind, Shop, both, close, id, key, operator};
 
@@ -253,7 +255,7 @@ fn sales_are_summed_with_the_prices_of_their_time(kind: Kind) {
     shop.runtime.block_on(store.update_price(id(COOKING), 1000, operator())).expect("no fault");
     buy(COOKING, 3);
     buy(53477, 1);
-    let sales = |query| shop.runtime.block_on(store.sales(query)).expect("sales");
+    let sales = |query| shop.runtime.block_on(store.sales(query, Client::Unknown)).expect("sales");
     let by_book = sales(SalesQuery { by: SalesBy::Book, ..SalesQuery::default() });
     let sold = |purchases, copies, cents| Sold { purchases, copies, cents, copies_unpriced: 0 };
     let rows: Vec<_> = by_book.rows.iter().map(|row| (row.book, row.day, row.sold)).collect();
@@ -282,25 +284,30 @@ fn an_import_adds_changes_and_leaves_and_its_preview_says_the_same(kind: Kind) {
     let csv = b"id,title,topic,stock,price\n7,Seven,new,3,1.00\n7,Again,new,3,1.00\nx,Bad,new,3,1\n\
         12365,Surviving College,college life,1000,29.99\n12498,Cooking,college life,9,18.50\n"
         .to_vec();
-    let plan = shop.runtime.block_on(store.plan_import(csv.clone())).expect("a plan");
+    let plan = shop.runtime.block_on(store.plan_import(csv.clone(), Client::Unknown)).expect("a plan");
     let counts = |report: &Report| (report.added, report.changed, report.unchanged, report.refused);
     assert_eq!(counts(&plan), (1, 1, 1, 2));
     assert_eq!(plan.bad.iter().map(|row| (row.line, row.column)).collect::<Vec<_>>(), [(3, "id"), (4, "id")]);
     let (was, is) = &plan.changes[0];
     assert_eq!((was.stock, is.stock, &*is.title, is.listed), (1000, 9, "Cooking", false));
     assert_eq!(shop.log(&store).len(), before, "a preview changes nothing");
-    let done = shop.runtime.block_on(store.apply_import(csv.clone(), operator())).expect("no fault");
+    let done = shop.runtime.block_on(store.apply_import(csv.clone(), operator(), Client::Unknown)).expect("no fault");
     assert_eq!(done, plan);
     let kinds = [EntryKind::Added, EntryKind::Adjusted, EntryKind::Edited];
     assert_eq!(newest(&shop, &store, 3), by_operator(&kinds));
-    let again = shop.runtime.block_on(store.apply_import(csv, operator())).expect("no fault");
+    let again = shop.runtime.block_on(store.apply_import(csv, operator(), Client::Unknown)).expect("no fault");
     assert_eq!((counts(&again), shop.log(&store).len()), ((0, 0, 3, 2), before + 3), "it can be sent again");
     let listed = b"id,title,topic,stock,price,listed\n7,Seven,new,3,1.00,no\n12498,Cooking,college life,9,18.50,yes\n";
-    shop.runtime.block_on(store.apply_import(listed.to_vec(), operator())).expect("no fault");
+    shop.runtime.block_on(store.apply_import(listed.to_vec(), operator(), Client::Unknown)).expect("no fault");
     assert_eq!(newest(&shop, &store, 2), by_operator(&[EntryKind::Delisted, EntryKind::Listed]));
-    for unusable in [&b"id,title\n1,A\n"[..], b"", b"id,title,topic,stock,price\n1,\"A"] {
-        let fault = shop.runtime.block_on(store.apply_import(unusable.to_vec(), operator()));
-        assert!(!matches!(fault, Ok(Report { added: 1.., .. })), "{fault:?}");
+    for (unusable, wanted) in [
+        (&b"id,title\n1,A\n"[..], "the header 'id,title,topic,stock,price'"),
+        (b"", "the header 'id,title,topic,stock,price'"),
+        (b"id,title,topic,stock,price\n1,\"A", "column stock"),
+    ] {
+        let done = shop.runtime.block_on(store.apply_import(unusable.to_vec(), operator(), Client::Unknown));
+        let text = done.map_or_else(|fault| fault.to_string(), |report| report.bad[0].to_string());
+        assert!(text.contains(wanted), "{text}");
     }
     close(&store);
 }
@@ -319,21 +326,102 @@ fn other_programs_delist_books_without_an_actor(kind: Kind) {
     close(&store);
 }
 
+/// A CSV file with the books 1 to `count` of one copy each, and this last row.
+fn many_rows(count: usize, last: &str) -> Vec<u8> {
+    let rows = (1..=count).map(|number| format!("{number},T,t,1,1.00\n")).collect::<Vec<_>>().concat();
+    format!("id,title,topic,stock,price\n{rows}{last}").into_bytes()
+}
+
 #[test]
-fn a_file_that_is_cut_off_is_imported_up_to_its_last_whole_slice_and_says_so() {
+fn an_import_that_stops_names_the_rows_that_are_done() {
     let shop = Shop::new();
     let store = shop.open(&Settings::default());
-    let rows = (1..=300).map(|number| format!("{number},T,t,1,1.00\n")).collect::<Vec<_>>().concat();
-    shop.runtime.block_on(async {
-        let import = store.begin_import(Some(operator())).await.expect("an import");
-        assert!(import.send(format!("id,title,topic,stock,price\n{rows}301,T,t,1,1").into_bytes()).await);
-        drop(import);
-        // The next one begins when the first has ended.
-        let preview = store.plan_import(b"id,title,topic,stock,price\n".to_vec());
-        drop(preview.await.expect("a preview"));
+    let books = store.books();
+    let broken_off = shop.runtime.block_on(async {
+        let import = store.begin_import(Some(operator()), Client::Unknown).expect("an import");
+        assert!(import.send(many_rows(100, "")[..1000].to_vec()).await);
+        import.break_off().await
     });
-    eventually(&shop, "the first slice", || store.books() == 260);
-    let book = shop.runtime.block_on(store.lookup(id(301))).expect("no fault");
-    assert!(book.is_none(), "a part of a row is not a row");
+    assert_eq!(broken_off, None, "not a slice has come");
+    let long = format!("300,{},t,1,1", "T".repeat(2 << 20));
+    let stopped = shop.runtime.block_on(store.apply_import(many_rows(299, &long), operator(), Client::Unknown));
+    let Err(Fault::ImportStopped { line, cause }) = stopped else { panic!("{stopped:?}") };
+    assert_eq!(line, 257, "the header and the rows of one slice");
+    assert!(matches!(*cause, Fault::Invalid { .. }), "{cause}");
+    assert_eq!(store.books(), books + 256, "nothing of the import before, and a slice of this");
+    // The rest is sent alone, so that copies that were sold meanwhile stay sold.
+    let sold = shop.runtime.block_on(store.buy(id(1), 1, None, None)).expect("no fault");
+    assert_eq!(sold.stock_left, Some(0));
+    let rest = b"id,title,topic,stock,price\n257,T,t,1,1.00\n".to_vec();
+    shop.runtime.block_on(store.apply_import(rest, operator(), Client::Unknown)).expect("no fault");
+    let first = shop.runtime.block_on(store.lookup(id(1))).expect("no fault").expect("a book");
+    assert_eq!((first.stock(), store.books()), (0, books + 257));
+    close(&store);
+}
+
+#[test]
+fn an_import_whose_caller_goes_begins_no_further_slice() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let books = store.books();
+    let other = shop.lock();
+    let import = shop.runtime.block_on(async {
+        let import = store.begin_import(Some(operator()), Client::Unknown).expect("an import");
+        assert!(import.send(many_rows(600, "")).await);
+        import
+    });
+    eventually(&shop, "a slice that waits for the lock", || store.levels().purchases_queued == 1);
+    drop(import);
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    let is_free = || {
+        let begun = async { (0..3).map(|_| store.begin_import(None, Client::Unknown)).collect::<Result<Vec<_>, _>>() };
+        shop.runtime.block_on(begun).is_ok()
+    };
+    eventually(&shop, "the end of the import", is_free);
+    assert_eq!(store.books(), books + 256);
+    close(&store);
+}
+
+#[test]
+fn an_import_also_puts_rows_that_another_program_has_just_changed() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let other = shop.lock();
+    other.execute("UPDATE book SET stock = 5 WHERE id = ?1", [COOKING]).expect("an update");
+    let file =
+        b"id,title,topic,stock,price\n12498,Cooking for the Impatient Undergraduate,college life,1000,18.50\n".to_vec();
+    let import = store.clone();
+    let done = shop.runtime.spawn(async move { import.apply_import(file, operator(), Client::Unknown).await });
+    eventually(&shop, "a slice that waits for the lock", || store.levels().purchases_queued == 1);
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    let report = shop.runtime.block_on(done).expect("no panic").expect("no fault");
+    assert_eq!((report.changed, report.unchanged), (1, 0));
+    let book = shop.runtime.block_on(store.lookup(id(COOKING))).expect("no fault").expect("a book");
+    assert_eq!(book.stock(), 1000);
+    close(&store);
+}
+
+#[test]
+fn imports_and_summaries_of_sales_are_limited_for_each_client() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let one = || Client::Credential("one".into());
+    shop.runtime.block_on(async {
+        let begun: Vec<_> = (0..3).map(|_| store.begin_import(None, one()).expect("a share")).collect();
+        let refused = store.begin_import(None, one()).map(drop);
+        assert!(matches!(refused, Err(Fault::Limit { limit: Limit::Imports, .. })), "{refused:?}");
+        store.begin_import(None, Client::Credential("another".into())).expect("a share is left");
+        drop(begun);
+    });
+    // On one thread, so that the first summary does not end between the calls.
+    let thread = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    thread.block_on(async {
+        let query = SalesQuery { from_ms: None, to_ms: None, by: SalesBy::Day, book: None };
+        let sales = || store.sales(query, one());
+        let (first, second, third, fourth) = tokio::join!(biased; sales(), sales(), sales(), sales());
+        assert!([first, second, third].iter().all(Result::is_ok));
+        assert!(matches!(fourth, Err(Fault::Limit { limit: Limit::Sales, .. })), "{fourth:?}");
+        store.sales(query, one()).await.expect("the share is free again");
+    });
     close(&store);
 }

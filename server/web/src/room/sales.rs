@@ -41,7 +41,7 @@ pub(crate) async fn sales(State(room): State<Room>, visit: Visit, operator: Oper
         book: BookId::parse(&field("book")).ok(),
     };
     let (from, to, book) = (field("from"), field("to"), field("book"));
-    let found = room.store().sales(asked).await;
+    let found = room.store().sales(asked, operator.client(&visit)).await;
     if field("as") == "csv"
         && let Ok(sales) = &found
     {

@@ -54,7 +54,9 @@ impl From<bookstore::Fault> for Undone {
             Fault::OutcomeUnknown => {
                 Self::Unknown(format!("The store failed while it committed, so the outcome is unknown. {LOOK}"))
             }
-            Fault::Stopped(_) => Self::Unknown(format!("{fault}. This form does not act again; open the page anew.")),
+            Fault::Stopped(_) | Fault::ImportStopped { .. } => {
+                Self::Unknown(format!("{fault}. This form does not act again; open the page anew."))
+            }
             _ => Self::Nothing(format!("{fault}.")),
         }
     }

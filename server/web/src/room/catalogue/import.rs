@@ -1,5 +1,7 @@
 //! Import of a CSV file: a preview of what would change, and its confirmation.
 
+use std::time::Instant;
+
 use axum::{extract::State, http::StatusCode, response::Response};
 use bookstore::{domain::NewBook, exchange::Report};
 
@@ -25,10 +27,11 @@ pub(crate) async fn preview(
     Upload(file): Upload,
 ) -> Response {
     let frame = room.frame(&visit, &operator, "/admin/catalogue");
-    let page = match room.store().plan_import(file.to_vec()).await {
+    let page = match room.store().plan_import(file.to_vec(), operator.client(&visit)).await {
         Ok(report) => {
             let is_any = report.added + report.changed > 0;
-            let key = if is_any { room.waiting().keep(file) } else { String::new() };
+            let key =
+                if is_any { room.waiting().keep(operator.client(&visit), file, Instant::now()) } else { String::new() };
             ImportPage { frame, plan: Some(plan(&report, key, visit.locale)), fault: None }
         }
         Err(fault) => ImportPage { frame, plan: None, fault: Some(format!("{fault}.")) },
@@ -69,12 +72,14 @@ fn change(before: &NewBook, after: &NewBook, locale: Locale) -> ChangeLine {
 
 /// Imports a file whose preview was shown.
 pub(crate) async fn apply(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
-    let (store, plan, actor) = (room.store().clone(), sent.field("plan").to_owned(), operator.actor());
+    let (store, plan) = (room.store().clone(), sent.field("plan").to_owned());
+    let (actor, client) = (operator.actor(), operator.client(&visit));
     let room_of_file = room.clone();
     let work = Box::pin(async move {
-        let file = room_of_file.waiting().take(&plan);
+        let file = room_of_file.waiting().get(&plan, Instant::now());
         let file = file.ok_or("The file is no longer here. Send it again.")?;
-        let report = store.apply_import(file.to_vec(), actor).await?;
+        let report = store.apply_import(file.to_vec(), actor, client).await?;
+        room_of_file.waiting().forget(&plan);
         let Report { added, changed, unchanged, refused, .. } = report;
         Ok(format!("Imported: {added} added, {changed} changed, {unchanged} unchanged, {refused} left out."))
     });
