@@ -169,7 +169,7 @@ pub enum Fault {
     },
     /// The commit failed in between: its outcome is unknown until the file has been read back.
     #[error(
-        "the store failed while it committed: the outcome is unknown; a purchase that is sent again with its idempotency key learns it, and the log shows it"
+        "the store failed while it committed: the outcome is unknown; send it again with its idempotency key, if it has one, to learn it, or look into the log"
     )]
     OutcomeUnknown,
     /// The price is not the agreed one; nothing was done.
