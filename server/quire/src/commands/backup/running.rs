@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use anyhow::{anyhow, bail, ensure};
