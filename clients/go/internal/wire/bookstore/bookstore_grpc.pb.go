@@ -378,7 +378,8 @@ type AdminClient interface {
 	// Compares the rows of a CSV file, `id,title,topic,stock,price` with a header row and perhaps `listed` (`yes` or `no`)
 	// as its last column, with the catalogue, and with
 	// `apply` adds and changes books accordingly, a slice of the rows in each transaction. Rows that cannot be taken are
-	// left out. An import that stopped half-way can be sent again: rows that are done already are unchanged then.
+	// left out. An error of an import that stopped half-way names the line up to which the rows are done: send the header and
+	// the rows after it, because a row that is sent again sets the stock again.
 	Import(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportRequest, ImportReply], error)
 	// Sales of a time, summed by day, by book or both; money is by the price of each purchase.
 	Sales(ctx context.Context, in *SalesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SalesReply], error)
@@ -527,7 +528,8 @@ type AdminServer interface {
 	// Compares the rows of a CSV file, `id,title,topic,stock,price` with a header row and perhaps `listed` (`yes` or `no`)
 	// as its last column, with the catalogue, and with
 	// `apply` adds and changes books accordingly, a slice of the rows in each transaction. Rows that cannot be taken are
-	// left out. An import that stopped half-way can be sent again: rows that are done already are unchanged then.
+	// left out. An error of an import that stopped half-way names the line up to which the rows are done: send the header and
+	// the rows after it, because a row that is sent again sets the stock again.
 	Import(grpc.ClientStreamingServer[ImportRequest, ImportReply]) error
 	// Sales of a time, summed by day, by book or both; money is by the price of each purchase.
 	Sales(*SalesRequest, grpc.ServerStreamingServer[SalesReply]) error
