@@ -1,6 +1,9 @@
 //! Operators' actions: each in the log with its actor, and seen by shoppers and other servers.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
 
 use bookstore::{
     Actor, Bookstore, Fault, Limit, Reads, Settings, Verdict,
@@ -398,6 +401,36 @@ fn an_import_also_puts_rows_that_another_program_has_just_changed() {
     assert_eq!((report.changed, report.unchanged), (1, 0));
     let book = shop.runtime.block_on(store.lookup(id(COOKING))).expect("no fault").expect("a book");
     assert_eq!(book.stock(), 1000);
+    close(&store);
+}
+
+#[test]
+fn jobs_beside_the_queue_are_limited_and_counted() {
+    let shop = Shop::new();
+    let mut settings = Settings { restock_slice: 1, ..Settings::default() };
+    settings.limits.purchases_queued = 1;
+    let store = shop.open(&settings);
+    let other = shop.lock();
+    let first = store.clone();
+    let restock = shop.runtime.spawn(async move { first.restock(5000, operator()).await });
+    let add = || {
+        let store = store.clone();
+        shop.runtime.spawn(async move { store.add_book(draft(Some(7)), operator()).await })
+    };
+    // The queue refuses it while the restock is there.
+    let addition = RefCell::new(add());
+    eventually(&shop, "one beside the queue and one in it", || {
+        if addition.borrow().is_finished() {
+            addition.replace(add());
+        }
+        store.levels().purchases_queued == 2
+    });
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    // The restock has slices left when the addition leaves the queue.
+    let refused = shop.runtime.block_on(addition.into_inner()).expect("no panic");
+    assert!(matches!(refused, Err(Fault::Limit { limit: Limit::PurchasesQueued, at: 1 })), "{refused:?}");
+    assert_eq!(shop.runtime.block_on(restock).expect("no panic").expect("no fault").books_raised, 4);
+    eventually(&shop, "none", || store.levels().purchases_queued == 0);
     close(&store);
 }
 
