@@ -114,7 +114,7 @@ impl Bookstore {
     }
 
     /// Buys one copy as [`Bookstore::buy`], at this price alone: at another one it fails with
-    /// [`Fault::PriceChanged`]. A repeated key gets its first answer whatever the price is now.
+    /// [`Fault::PriceChanged`]. A key that was used before returns its first answer, even if the price has changed since.
     pub async fn buy_one_at(
         &self,
         book: BookId,

@@ -190,7 +190,7 @@ pub enum Fault {
     },
 }
 
-/// How to go on with an import whose rows are done up to that of this line.
+/// Advice for resuming an import whose rows up to this line are done.
 pub(crate) fn done_up_to(line: u64) -> String {
     format!(
         "the rows up to the one of line {line} are done: to go on, send the header and the rows after it, because a row that \

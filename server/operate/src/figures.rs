@@ -100,7 +100,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// True for a percentile at the greatest bound: longer times are not told apart.
+    /// True for a percentile at the greatest bound, beyond which the histogram has no bucket.
     pub fn is_bound(self, percentile: f64) -> bool {
         self.bound > 0.0 && percentile >= self.bound
     }

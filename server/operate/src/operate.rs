@@ -120,10 +120,11 @@ impl Operate {
             return Err("the server is still starting; try again after a pause".into());
         }
         let Some(share) = self.0.backups.take(client) else {
-            return Err(format!(
-                "too many of {BACKUPS_MAX} backups are being made or read; read one to its end, or cancel it"
-            )
-            .into());
+            let text = format!(
+                "at most {BACKUPS_MAX} backups are made or read at once, of which one client has three: read one to its end, \
+                 or cancel it"
+            );
+            return Err(text.into());
         };
         let permit = Arc::clone(&self.0.making).acquire_owned().await?;
         let inner = Arc::clone(&self.0);
@@ -240,9 +241,9 @@ mod tests {
             slow.push(operate.backup(client("anna")).await.expect("a backup"));
         }
         let refused = operate.backup(client("anna")).await.err().expect("a refusal").to_string();
-        assert!(refused.contains("too many of 4 backups are being made or read"), "{refused}");
+        assert!(refused.contains("at most 4 backups are made or read at once"), "{refused}");
         let other = operate.backup(client("ben")).await.expect("a backup");
-        assert!(operate.backup(client("cleo")).await.is_err(), "the data folder has room for some alone");
+        assert!(operate.backup(client("cleo")).await.is_err(), "four are there");
         drop((slow, other));
         assert!(operate.backup(client("anna")).await.is_ok());
     }

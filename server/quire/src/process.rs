@@ -48,7 +48,7 @@ fn cpu_seconds() -> f64 {
 pub(crate) struct Disk {
     pub(crate) all: u64,
     pub(crate) used: u64,
-    /// What this process may still use.
+    /// Bytes that this process may still use.
     pub(crate) free: u64,
 }
 

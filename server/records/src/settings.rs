@@ -55,7 +55,7 @@ impl Delimiter {
 pub enum Encode {
     /// For each answer: the classic way, for comparison.
     Each,
-    /// Time of loading the file; answers consist of pre-encoded rows.
+    /// When the file is loaded; answers consist of pre-encoded rows.
     #[default]
     Once,
 }

@@ -51,7 +51,7 @@ impl Desk {
         self.done(out, &format!("{raised} {books} raised to {amount}"), json)
     }
 
-    /// Asks before a restock of all books that raises many, or whose amount is a book's id.
+    /// Prompts before a restock of all books that raises many, or whose amount is a book's id; true to go on.
     async fn may_raise(&self, amount: i32) -> anyhow::Result<bool> {
         if self.has_book(amount).await? {
             let asked = format!(
@@ -162,7 +162,7 @@ impl Desk {
         Ok(if advice.is_some() { Exit::Refused } else { Exit::Done })
     }
 
-    /// Asks for the import that was shown; without a terminal, returns false.
+    /// Prompts for confirmation of the changes shown; false without a terminal.
     async fn agrees(&self, out: &mut Pager) -> anyhow::Result<bool> {
         if !screen::is_terminal() || self.connection.json {
             return Ok(false);
