@@ -23,14 +23,7 @@ const WINDOW: u32 = 1 << 26;
 struct Shop(Bookstore);
 
 fn status(fault: Fault) -> Status {
-    let code = match &fault {
-        Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
-        Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
-        Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
-        Fault::Late => Code::DeadlineExceeded,
-        Fault::Failed(_) => Code::Internal,
-        Fault::OutcomeUnknown => Code::Unknown,
-    };
+    let code = Code::from_i32(bookstore::grpc::code(&fault) as i32);
     Status::new(code, fault.to_string())
 }
 

@@ -26,7 +26,9 @@ impl From<Fault> for Status {
     }
 }
 
-fn code(fault: &Fault) -> Code {
+/// Status code of a fault.
+#[must_use]
+pub fn code(fault: &Fault) -> Code {
     match fault {
         Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
         Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
