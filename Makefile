@@ -123,11 +123,11 @@ $(CLIENTS): client-%:
 	$(MAKE) -C clients/$* build
 
 # What users of a client install, for the languages that have it so far.
-PACKAGED := go python typescript
-dist: ## what users of the clients in Go, Python and TypeScript install, with sums, into target/dist
-	mkdir -p target/dist && cd target/dist && rm -f *.tar.gz *.whl *.tgz
+PACKAGED := go java python typescript
+dist: ## what users of the clients in Go, Java, Python and TypeScript install, with sums, into target/dist
+	mkdir -p target/dist && cd target/dist && rm -f *.crate *.jar *.pom *.tar.gz *.tgz *.whl
 	for language in $(filter $(PACKAGED),$(LANGUAGES)); do $(MAKE) -C clients/$$language dist || exit 1; done
-	cd target/dist && find . -maxdepth 1 -name '*.tar.gz' -o -name '*.whl' -o -name '*.tgz' | sort | xargs -r sha256sum >SHA256SUMS
+	cd target/dist && ls | grep -E '\.(crate|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
 
 JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)
 test-clients: ## check, test and judge the clients; LANGUAGES=go takes one of them

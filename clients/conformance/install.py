@@ -6,6 +6,7 @@ The project has the stock messages of the same protocol as well: both must live 
 import argparse
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -133,7 +134,74 @@ func main() {{
             + run(project, "go", "run", "."))
 
 
-PROJECTS: dict[str, Callable[[pathlib.Path, str], str]] = {"go": go, "python": python, "typescript": typescript}
+def java(project: pathlib.Path, address: str) -> str:
+    (project / "pom.xml").write_text("""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>example.buyer</groupId>
+  <artifactId>buyer</artifactId>
+  <version>1</version>
+  <properties>
+    <maven.compiler.release>17</maven.compiler.release>
+    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
+  </properties>
+  <dependencies>
+    <dependency>
+      <groupId>example.quire</groupId>
+      <artifactId>quire-client</artifactId>
+      <version>0.1.0</version>
+    </dependency>
+  </dependencies>
+  <build>
+    <plugins>
+      <plugin>
+        <artifactId>maven-compiler-plugin</artifactId>
+        <version>3.16.0</version>
+      </plugin>
+      <plugin>
+        <groupId>io.github.ascopes</groupId>
+        <artifactId>protobuf-maven-plugin</artifactId>
+        <version>3.10.2</version>
+        <configuration><protocVersion>4.36.2</protocVersion></configuration>
+        <executions><execution><goals><goal>generate</goal></goals></execution></executions>
+      </plugin>
+    </plugins>
+  </build>
+</project>
+""")
+    stock, source = project / "src/main/protobuf/bookstore.proto", project / "src/main/java/Buyer.java"
+    stock.parent.mkdir(parents=True)
+    shutil.copy(PROTO / "bookstore.proto", stock)
+    source.parent.mkdir(parents=True)
+    source.write_text(f"""
+import bookstore.Bookstore.Book;
+import quire.client.BuyOutcome;
+import quire.client.QuireClient;
+
+public class Buyer {{
+  public static void main(String[] words) {{
+    try (QuireClient client = QuireClient.connect("{address}")) {{
+      if (client.buy(53573) instanceof BuyOutcome.Bought) {{
+        System.out.println("bought: " + Book.getDescriptor().getFullName());
+      }}
+    }}
+  }}
+}}
+""")
+    # A local repository of its own for our artifact; all that others publish is shared with the user's.
+    repository = project / "repository"
+    repository.mkdir()
+    for group in (pathlib.Path.home() / ".m2/repository").iterdir():
+        if group.name != "example":
+            (repository / group.name).symlink_to(group)
+    maven = ["mvn", "--quiet", "--batch-mode", f"-Dmaven.repo.local={repository}"]
+    parts = {"file": ".jar", "sources": "-sources.jar", "javadoc": "-javadoc.jar", "pomFile": ".pom"}
+    files = [f"-D{part}={artifact(f'quire-client-[0-9].[0-9].[0-9]{ending}')}" for part, ending in parts.items()]
+    return (run(project, *maven, "install:install-file", *files)
+            + run(project, *maven, "compile", "dependency:copy-dependencies")
+            + run(project, "java", "-cp", "target/classes:target/dependency/*", "Buyer"))
+
+
+PROJECTS: dict[str, Callable[[pathlib.Path, str], str]] = {"go": go, "java": java, "python": python, "typescript": typescript}
 
 if __name__ == "__main__":
     sys.exit(main())
