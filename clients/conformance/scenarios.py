@@ -2,38 +2,33 @@
 
 import contextlib
 import dataclasses
+import json
 import pathlib
+import re
 import shlex
 import shutil
+import signal
+import subprocess
 import time
 import tomllib
 from collections.abc import Callable
 from typing import Any
 
-import terminal
 from double import Double
 from matching import Mismatch, Values, built
-from servers import SHOPPER_TOKEN, TOKEN, Quire, Refused, Silent, crowd_table, pem_folder
-from subject import Driver, Subject
+from servers import SHOPPER_TOKEN, TOKEN, Quire, Refused, Silent, pem_folder
+from subject import Driver, Ended, Subject
 
 from kit import proxy  # noqa: E402  (on the path since `servers`)
-from kit.servers import stopping  # noqa: E402
+from kit.servers import stopping, wait_until  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent / "scenarios"
-HELP = pathlib.Path(__file__).parent.parent / "help.txt"
-COMMANDS = """command              does
-ping                 tests the connection
-topics [text]        the topics, or those near a text
-search <topic>       books of a topic
-lookup <id>          one book
-buy <id> [quantity]  buys one copy, or as many as you say
-help                 this list; ? as well
-exit                 leaves; quit as well
-"""
 KNOWN = {
-    "name", "server", "second", "double", "proxy", "run", "stdin", "env", "files", "out", "err", "exit", "seconds", "step",
-    "driver", "calls", "seen", "dialog", "history", "program", "seen_count", "slow", "kept_in",
+    "name", "server", "second", "double", "proxy", "run", "stdin", "env", "out", "exit", "seconds", "step",
+    "driver", "calls", "seen", "program", "seen_count", "slow", "json", "says", "interrupt",
 }
+
+ACTING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +57,7 @@ class Place(dict[str, str]):
     """The values of a scenario; a server starts when its address is first needed."""
 
     def __init__(self, scenario: Scenario, quire: pathlib.Path, folder: pathlib.Path, stack: contextlib.ExitStack) -> None:
-        super().__init__(folder=str(folder), token=TOKEN, lf="\n", help=HELP.read_text(), commands=COMMANDS,
-                         shopper_token=SHOPPER_TOKEN)
+        super().__init__(folder=str(folder), token=TOKEN, shopper_token=SHOPPER_TOKEN)
         self.about, self.quire, self.folder, self.stack = scenario.about, quire, folder, stack
         self.double: Double | None = None
         self.quires: list[Quire] = []
@@ -74,7 +68,7 @@ class Place(dict[str, str]):
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in ("address", "direct", "second", "port", "silent", "refused",
-                                                      "refused2", "pem", "crowd")
+                                                      "refused2", "pem")
 
     def _make(self, name: str) -> str:
         match name:
@@ -100,8 +94,6 @@ class Place(dict[str, str]):
                 return str(self._enter(Refused()).address)
             case "pem":
                 return str(pem_folder(self.folder / "server"))
-            case "crowd":
-                return crowd_table(self.about["server"]["crowd"])
         raise KeyError(name)
 
     def was_asked(self, method: str) -> bool:
@@ -124,15 +116,11 @@ def run(scenario: Scenario, subject: Subject, quire: pathlib.Path, folder: pathl
     with contextlib.ExitStack() as stack:
         place = Place(scenario, quire, folder, stack)
         values = Lazy(place)
-        for name, text in scenario.about.get("files", {}).items():
-            (folder / name).write_text(text)
         if "driver" in scenario.about:
             _drive(scenario.about, subject, values, folder, place.was_asked)
-        elif "dialog" in scenario.about:
-            terminal.talk(subject.program("quire-client"), scenario.about, values, folder, place.was_asked)
         else:
             wrong = [found for step in scenario.about.get("step", [scenario.about])
-                     if (found := _command(step, subject, values, folder))]
+                     if (found := _command(step, subject, values, folder, place.was_asked))]
             if wrong:
                 raise Mismatch("\n".join(wrong))
         if place.double and "seen" in scenario.about:
@@ -146,26 +134,50 @@ def _words(line: str | list[str], values: Values) -> list[str]:
     return [values.fill(word) for word in (shlex.split(line) if isinstance(line, str) else built(line))]
 
 
-def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path) -> str | None:
-    words = _words(step["run"], values)
-    stdin = built(step.get("stdin", ""))
-    typed = bytes(stdin) if isinstance(stdin, list) else values.fill(stdin).encode()
+def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path,
+             asked_for: Callable[[str], bool]) -> str | None:
+    words = ["--json"] * ("json" in step) + _words(step["run"], values)
     more = {name: values.fill(value) for name, value in step.get("env", {}).items()}
+
+    def meanwhile(process: subprocess.Popen[bytes]) -> None:
+        if method := step.get("interrupt"):
+            wait_until(f"the call of {method}", lambda: asked_for(method))
+            process.send_signal(signal.SIGINT)
+
     begin = time.monotonic()
-    ended = subject.run(step.get("program", "quire-client"), words, folder, typed, more)
+    ended = subject.run(step.get("program", "quire-client"), words, folder, values.fill(step.get("stdin", "")).encode(), more,
+                        meanwhile)
     seconds = time.monotonic() - begin
     try:
-        values.match("standard error", built(step.get("err", "")), ended.err)
-        values.match("standard output", built(step.get("out", "")), ended.out)
+        _answered(step, ended, values)
         if ended.code != step.get("exit", 0):
             raise Mismatch(f"the exit code is {ended.code} and must be {step.get('exit', 0)}")
         first, last = step.get("seconds", [0, 60])
         if not first <= seconds <= last:
             raise Mismatch(f"it took {seconds:.2f} s and must take {first} to {last} s")
     except Mismatch as wrong:
-        shown = f"\nstandard error was\n    {ended.err[:2000]!r}" if ended.err and "standard error" not in str(wrong) else ""
+        shown = "".join(f"\n{name} was\n    {text[:2000]!r}" for name, text in
+                        (("standard output", ended.out), ("standard error", ended.err)) if text)
         return f"{shlex.join([step.get('program', 'quire-client'), *words])[:500]}\n{wrong}{shown}"
     return None
+
+
+def _answered(step: dict[str, Any], ended: Ended, values: Values) -> None:
+    """With `json` standard output is that, an object a line; otherwise text that does not act on a terminal."""
+    if "json" in step:
+        expected = step["json"] if isinstance(step["json"], list) else [step["json"]]
+        try:
+            lines = [json.loads(line) for line in ended.out.splitlines()]
+        except ValueError as wrong:
+            raise Mismatch(f"a line of standard output is not JSON: {wrong}") from wrong
+        values.match_json("standard output", expected, lines)
+    elif acting := ACTING.search(ended.out + ended.err):
+        raise Mismatch(f"{acting[0]!r} of the output acts on a terminal")
+    if "out" in step:
+        values.match("standard output", step["out"], ended.out)
+    for said in step.get("says", []):
+        if values.fill(said) not in ended.out + ended.err:
+            raise Mismatch(f"the output must have {values.fill(said)!r}")
 
 
 def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path,

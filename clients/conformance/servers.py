@@ -54,12 +54,6 @@ def crowd(count: int) -> list[tuple[int, str, str, int, str]]:
     return [(id, f"A Title of an Ordinary Length for Book {id}", TOPIC_OF_THE_CROWD, 3, "9.99") for id in ids]
 
 
-def crowd_table(count: int) -> str:
-    """As the command line prints it."""
-    head = f"{'id':>6}  {'title':45}  {'topic':16}  stock  price\n"
-    return head + "".join(f"{id}  {title}  {topic}  {stock:5}  {price:>5}\n" for id, title, topic, stock, price in crowd(count))
-
-
 class Silent:
     """Accepts connections and says nothing."""
 

@@ -8,6 +8,7 @@ import pathlib
 import queue
 import subprocess
 import threading
+from collections.abc import Callable
 from typing import Any
 
 ANSWER_SECONDS = 90
@@ -28,19 +29,23 @@ class Subject:
     def program(self, name: str) -> str:
         return str(self.folder / name)
 
-    def run(self, name: str, words: list[str], folder: pathlib.Path, stdin: bytes = b"",
-            more: dict[str, str] | None = None) -> Ended:
-        done = subprocess.run([self.program(name), *words], cwd=folder, env=environment(folder, more or {}), input=stdin,
-                              capture_output=True, timeout=ANSWER_SECONDS)
-        return Ended(done.stdout.decode(errors="backslashreplace"), done.stderr.decode(errors="backslashreplace"),
-                     done.returncode)
+    def run(self, name: str, words: list[str], folder: pathlib.Path, stdin: bytes, more: dict[str, str],
+            meanwhile: Callable[[subprocess.Popen[bytes]], None]) -> Ended:
+        with subprocess.Popen([self.program(name), *words], cwd=folder, env=environment(folder, more), stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                meanwhile(process)
+                out, err = process.communicate(stdin, timeout=ANSWER_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
+        return Ended(out.decode(errors="backslashreplace"), err.decode(errors="backslashreplace"), process.returncode)
 
 
 def environment(folder: pathlib.Path, more: dict[str, str]) -> dict[str, str]:
     """Nothing of the caller's that a client reads; its files go into the folder."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
-    made = {**kept, "LANG": "C.UTF-8", "TERM": "xterm", "XDG_STATE_HOME": str(folder / "state"), **more}
-    return {name: value for name, value in made.items() if value or name != "XDG_STATE_HOME"}
+    return {**kept, "LANG": "C.UTF-8", "XDG_STATE_HOME": str(folder / "state"), **more}
 
 
 class Driver:
