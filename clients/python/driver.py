@@ -15,7 +15,6 @@ from typing import Any
 import grpc
 
 from quire_client import AsyncClient, AsyncOperator, Fault, Tls, Unknown, Written
-from quire_client._shop import book_json
 from quire_wire.bookstore_pb2 import ItemNumberRequest
 from quire_wire.bookstore_pb2_grpc import BookStoreStub
 
@@ -64,7 +63,7 @@ SHOWN: dict[str, Callable[[Any], Fields]] = {
     "ping": lambda found: {"message": found},
     "search": lambda found: {"ids": [book.id for book in found]},
     "topics": lambda found: {"names": [topic.name for topic in found]},
-    "lookup": lambda found: {"book": found and book_json(found)},
+    "lookup": lambda found: {"book": found and found._asdict()},
     "buy": bought,
     "create": written,
     "put": written,

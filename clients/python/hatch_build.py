@@ -44,6 +44,4 @@ class ProtocolHook(BuildHookInterface[Any]):
             made.write_text(text.replace(DEFAULT_POOL, "__import__('quire_wire').POOL"))
         (out / "quire_wire/__init__.py").write_text(INIT)
         (out / "quire_wire/py.typed").touch()
-        included = build_data["force_include"]
-        included[str(out / "quire_wire")] = "quire_wire"
-        included[str(root / "help.txt" if is_packed else root.parent / "help.txt")] = "quire_client/help.txt"
+        build_data["force_include"][str(out / "quire_wire")] = "quire_wire"

@@ -13,7 +13,7 @@ with Client(address) as client:
         case Exists():
             print("there is a counter already")
 
-    entry = client.retrieve(b"counter")
+    entry = client.get(b"counter")
     if entry is None:
         sys.exit("the counter has gone")
     for value in (b"2", b"3"):

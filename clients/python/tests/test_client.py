@@ -16,74 +16,19 @@ from grpc import StatusCode as Code
 from quire_client import AsyncClient, Client, Operator, OutcomeUnknown, Refused, Tls, Unreachable
 from quire_client.__main__ import _report
 from quire_client._address import WrongAddressError, parse_all
-from quire_client._arguments import UsageError, command, read
 from quire_client._attempts import IN_DOUBT, PURCHASE, READ, WRITE, Caller, Kind, run
-from quire_client._text import as_json, escaped, price, quoted, split, table
 from quire_client._values import Book
 from quire_wire import bookstore_pb2 as wire
 
 
-class Texts(unittest.TestCase):
-    def test_what_a_terminal_obeys_is_escaped(self) -> None:
-        self.assertEqual(escaped("a\x1b[2J\t\n\u202e\U000e0041é"), "a\\u{1b}[2J\\t\\n\\u{202e}\\u{e0041}é")
-        self.assertEqual(
-            as_json({"b": '\x7f\b\U000e0041é"', "a": None}), '{"a":null,"b":"\\u007f\\b\\udb40\\udc41é\\""}'
-        )
-
-    def test_quotes_keep_blanks_and_apostrophes_are_text(self) -> None:
-        self.assertEqual(split(" search  distributed   systems\r\n"), ["search", "distributed", "systems"])
-        self.assertEqual(
-            split("search \"two  blanks\" 'it's mine' children's \"\""),
-            ["search", "two  blanks", "it's mine", "children's", ""],
-        )
-        self.assertEqual(split('a"b \'c"'[:3]), ['a"b'])
-        with self.assertRaisesRegex(ValueError, 'the quote " is not closed'):
-            split('search "open')
-
-    def test_columns_are_as_wide_as_they_look(self) -> None:
-        self.assertEqual(
-            table(("id", "title"), [("1", "日本"), ("22", "e\u0301")], "id"), "id  title\n 1  日本\n22  e\u0301"
-        )
-        self.assertEqual([price(5), price(123456), price(-5)], ["0.05", "1234.56", "-0.05"])
-
-    def test_words_are_quoted_for_a_shell(self) -> None:
-        self.assertEqual(quoted(["a-b", "", "it's", "x\x1b y"]), "a-b '' 'it'\"'\"'s' x\\u{1b} y")
-
+class Values(unittest.TestCase):
     def test_a_fraction_is_rounded_once(self) -> None:
         for fraction, cents in [(0.29, 29), (19.999999, 2000), (float("nan"), 0), (float("inf"), 0)]:
             self.assertEqual(Book.from_wire(wire.Book(price=fraction)).price_cents, cents)
         self.assertEqual(Book.from_wire(wire.Book(price=1.0, price_cents=250)).price_cents, 250)
 
 
-class Words(unittest.TestCase):
-    def test_flags_stand_anywhere(self) -> None:
-        found = read(["buy", "--json", "-3", "--timeout=2min", "--key", "--x", "--", "--retries"])
-        self.assertEqual(
-            (found.words, found.is_json, found.seconds, found.key), (["buy", "-3", "--retries"], True, 120, "--x")
-        )
-
-    def test_what_cannot_be_is_named(self) -> None:
-        for given, reason in [
-            (["--jso"], "there is no flag '--jso'; --help lists them"),
-            (["--ca"], "--ca wants a value"),
-            (["--json=1"], "--json takes no value"),
-            (["--timeout", "0.5ms"], "--timeout is '0.5ms'; it must be a time from 1ms to 24h, as 500ms, 5s or 2min"),
-            (["--retries", "-1"], "--retries is '-1'; it must be a whole number from 0 to 1000000"),
-            (["--key="], "the idempotency key has 0 bytes; it must have 1 to 64"),
-            (["--certificate", "x"], "--certificate and --key-file belong together; give both or neither"),
-        ]:
-            with self.assertRaises(UsageError) as raised:
-                read(given)
-            self.assertEqual(str(raised.exception), reason)
-        for line, reason in [
-            ("lookup 2147483648", "id is '2147483648'; it must be a whole number from 1 to 2147483647"),
-            ("buy 1 0", "quantity is '0'; it must be a whole number from 1"),
-            ("buy", "usage: buy <id> [quantity]"),
-        ]:
-            with self.assertRaises(UsageError) as raised:
-                command(line.split())
-            self.assertEqual(str(raised.exception), reason)
-
+class Addresses(unittest.TestCase):
     def test_addresses(self) -> None:
         for text, target in [
             (":80", "127.0.0.1:80"),

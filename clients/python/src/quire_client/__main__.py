@@ -1,45 +1,336 @@
-"""The command line. Imports what needs a server only when a server is asked."""
+"""The command line: a command, or those of standard input, or a prompt."""
 
+import json
 import os
+import re
+import ssl
 import sys
 import threading
+import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import join
+from time import perf_counter
+from typing import Any
 
-from quire_client._arguments import COMMANDS, Arguments, Asked, Command, command, read
-from quire_client._text import as_json, escaped, split, table
+import click
 
-if TYPE_CHECKING:
-    from quire_client._shop import Shop
+# What gRPC tells of broken connections is no answer to a command.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-VERSION = "0.1.0"
-PROGRAM = "quire-client"
-DONE, USAGE, INTERRUPTED = 0, 2, 130
+from grpc import StatusCode as Code
+
+from quire_client import Book, Bought, Client, Fault, NoSuchBook, SoldOut, Tls, TooFew, Unknown, Unreachable
+from quire_client._attempts import IN_DOUBT
+
+DONE, REFUSED, USAGE, UNREACHABLE, UNKNOWN = range(5)
+"""Exit codes."""
+
+ID_MAX = 2**31 - 1
+RETRIES_MAX = 1_000_000
+TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.001, 86_400.0
+UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
+ID = click.IntRange(1, ID_MAX)
+FILE = click.Path(exists=True, dir_okay=False)
+CAUSES = {Code.DEADLINE_EXCEEDED: "time is up", Code.CANCELLED: "interrupted", Code.UNKNOWN: "the server failed"}
+OUTCOMES = {Bought: "BOUGHT", SoldOut: "SOLD_OUT", TooFew: "TOO_FEW", NoSuchBook: "NO_SUCH_BOOK"}
 
 
-def main() -> int:
-    """Run one command, or those of standard input."""
-    threading.excepthook = _report
-    given = [os.fsencode(word).decode(errors="replace") for word in sys.argv[1:]]
+class Seconds(click.ParamType[float]):
+    """A time, as 500ms, 5s or 2min."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Give its seconds."""
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|min)?", value)
+        seconds = float(found[1]) * UNITS[found[2] or "s"] if found else 0.0
+        if not TIMEOUT_SECONDS_MIN <= seconds <= TIMEOUT_SECONDS_MAX:
+            self.fail("it must be a time from 1ms to 24h, as 500ms, 5s or 2min", param, ctx)
+        return seconds
+
+
+class Shell(click.Group):
+    """Commands whose flags stand anywhere."""
+
+    allow_interspersed_args = True
+
+
+@dataclass
+class Shop:
+    """The server that the commands ask, and how."""
+
+    client: Client
+    address: str
+    is_json: bool
+    timeout: float | None
+    key: str | None
+    flags: list[str]
+    """The flags that a command needs to ask again, and their values."""
+
+    def show(self, answer: dict[str, Any], text: str, code: int = DONE, *, is_fault: bool = False) -> int:
+        """Print an answer; give the exit code."""
+        line = json.dumps(answer, ensure_ascii=False) if self.is_json else text
+        click.echo(line, err=is_fault and not self.is_json)
+        return code
+
+    def fault(self, fault: Fault, **more: object) -> int:
+        """Print why there is no answer of the store's."""
+        code, outcome, text = REFUSED, "REFUSED", fault.message
+        if isinstance(fault, Unreachable):
+            code, outcome = UNREACHABLE, "UNREACHABLE"
+            why = (
+                f"did not answer: {cause(fault.code)}"
+                if fault.connected
+                else "cannot be reached; is a server running there?"
+            )
+            text = f"{self.address} {why}"
+        answer = {"success": False, "message": text, "outcome": outcome, "status": fault.code.name, **more}
+        return self.show(answer, plain(text), code, is_fault=True)
+
+    def unknown(self, code: Code, key: str, id: int, quantity: int) -> int:
+        """Print how to ask for the outcome of a purchase."""
+        words = ["quire-client", "--key", key, *["--json"] * self.is_json, *self.flags, self.address, "buy", str(id)]
+        command = join(words + [str(quantity)] * (quantity != 1))
+        text = f"it is not known whether book {id} was bought: {cause(code)}"
+        answer = {"success": False, "message": text, "key": key, "command": command, "outcome": "UNKNOWN"}
+        return self.show(
+            answer | {"status": code.name},
+            f"{text}\nthis asks, and buys nothing twice:\n    {plain(command)}",
+            UNKNOWN,
+            is_fault=True,
+        )
+
+
+def cause(code: Code) -> str:
+    """Name why there was no answer."""
+    return CAUSES.get(code, "the connection broke, or the server is not available")
+
+
+def plain(text: str) -> str:
+    """Give the text without what acts on a terminal."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(each)[0] == "C" else each for each in text)
+
+
+@click.group(cls=Shell, invoke_without_command=True, context_settings={"max_content_width": 110})
+@click.argument("words", nargs=-1, metavar="[ADDRESS]")
+@click.option("--json", "is_json", is_flag=True, help="Print each answer as one line of JSON.")
+@click.option("--timeout", type=Seconds(), help="Longest time for a call, as 500ms, 5s or 2min.")
+@click.option(
+    "--retries", type=click.IntRange(0, RETRIES_MAX), default=3, show_default=True, help="How often to send again."
+)
+@click.option("--key", help="Key that makes a purchase happen once, of 1 to 64 bytes; random if absent.")
+@click.option("--token", envvar="QUIRE_TOKEN", help="Token for a server that asks for one; better in QUIRE_TOKEN.")
+@click.option("--ca", type=FILE, help="Certificates in PEM to trust, instead of the system's.")
+@click.option("--certificate", type=FILE, help="Certificate in PEM to show to the server.")
+@click.option("--key-file", type=FILE, help="Private key of --certificate.")
+@click.version_option("0.1.0", prog_name="quire-client", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(  # noqa: PLR0913, one for each flag
+    context: click.Context,
+    words: tuple[str, ...],
+    *,
+    is_json: bool,
+    timeout: float | None,
+    retries: int,
+    key: str | None,
+    token: str | None,
+    ca: str | None,
+    certificate: str | None,
+    key_file: str | None,
+) -> None:
+    """Buy books of a Quire server, and ask what it has.
+
+    ADDRESS is HOST:PORT, a host, :PORT, http://… or https://…, or several with commas between; 127.0.0.1:10086 if
+    absent. Without a command: a prompt on a terminal, else commands from standard input, one a line.
+
+    Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
+    unknown. Commands from standard input end with the highest of theirs.
+    """
+    address, rest = "127.0.0.1:10086", list(words)
+    if rest and rest[0] not in cli.commands and (len(rest) > 1 or re.search(r"[:.]|^localhost$", rest[0])):
+        address = rest.pop(0)
+    if key is not None and not 1 <= len(os.fsencode(key)) <= 64:  # noqa: PLR2004, said in the help
+        raise click.BadParameter("it must have 1 to 64 bytes", param_hint="--key")
     try:
+        tls = _tls(ca, certificate, key_file)
+        client = Client(address, token=token or None, tls=tls if "https://" in address else None, retries=retries)
+    except ValueError as wrong:
+        raise click.UsageError(plain(str(wrong))) from wrong
+    files = {"--ca": ca, "--certificate": certificate, "--key-file": key_file}
+    flags = [word for flag, name in files.items() if name for word in (flag, name)]
+    with client:
+        context.obj = Shop(client, address, is_json, timeout, key, flags)
+        context.exit(_perform(context, rest) if rest else _talk(context))
+
+
+def _tls(ca: str | None, certificate: str | None, key_file: str | None) -> Tls:
+    """Read the files. The library of the system says if they hold what they must."""
+    read = [Path(name).read_bytes() if name else None for name in (ca, certificate, key_file)]
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for name in filter(None, (ca, certificate)):
+            context.load_verify_locations(name)
+        if certificate and key_file:
+            context.load_cert_chain(certificate, key_file, lambda: b"")
+    except OSError as wrong:
+        raise ValueError(f"a certificate or key cannot be read: {wrong}") from wrong
+    return Tls(*read)
+
+
+def _perform(context: click.Context, words: list[str]) -> int:
+    command = cli.get_command(context, words[0])
+    if not command:
+        raise click.UsageError(f"there is no command {plain(words[0])!r}; help lists them", context)
+    shop: Shop = context.obj
+    with command.make_context(words[0], words[1:], parent=context) as inner:
         try:
-            return _run(read(given))
-        except Asked as asked:
-            text = Path(__file__).with_name("help.txt").read_text("utf-8")
-            sys.stdout.write(text if str(asked) == "--help" else f"{PROGRAM} {VERSION}\n")
-            return DONE
-        except ValueError as wrong:
-            print(f"{PROGRAM}: {escaped(str(wrong))}", file=sys.stderr)
-            return USAGE
-        finally:
-            sys.stdout.flush()
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone and wants no more; Python would complain at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+            return int(command.invoke(inner))
+        except Fault as fault:
+            return shop.fault(fault)
+        except KeyboardInterrupt:
+            return shop.fault(Unreachable(Code.CANCELLED, "", connected=True))
+
+
+def _talk(context: click.Context) -> int:
+    """Perform commands until there are no more; the highest code is the end's, so that a script misses no failure."""
+    worst = DONE
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    for line in _typed() if is_terminal else sys.stdin:
+        words = line.split()
+        if words == ["exit"]:
+            break
+        try:
+            worst = max(worst, _perform(context, words) if words else DONE)
+        except click.exceptions.Exit:
+            continue
+        except click.ClickException as wrong:
+            wrong.show()
+            worst = max(worst, USAGE)
+    return worst
+
+
+def _typed() -> Iterator[str]:
+    from prompt_toolkit import PromptSession  # noqa: PLC0415, a single command needs no prompt
+    from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415
+    from prompt_toolkit.history import FileHistory  # noqa: PLC0415
+
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "quire"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    session: PromptSession[str] = PromptSession(
+        history=FileHistory(folder / "client_history.python"), completer=WordCompleter(list(cli.commands))
+    )
+    while True:
+        try:
+            yield session.prompt("quire client> ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+
+
+@cli.command
+@click.pass_obj
+def ping(shop: Shop) -> int:
+    """Test the connection."""
+    begin = perf_counter()
+    message = shop.client.ping(timeout=shop.timeout)
+    took = perf_counter() - begin
+    answer = {"success": True, "message": message, "microseconds": round(took * 1e6)}
+    return shop.show(answer, f"{plain(message)} ({took * 1e3:.2f} ms)")
+
+
+@cli.command
+@click.argument("text", nargs=-1)
+@click.pass_obj
+def topics(shop: Shop, text: tuple[str, ...]) -> int:
+    """List the topics, or those near a text."""
+    found = list(shop.client.topics(" ".join(text), timeout=shop.timeout))
+    lines = [f"{topic.books:8}  {plain(topic.name)}" for topic in found] or ["there is no such topic"]
+    answer = {"success": True, "topics": [{"name": topic.name, "books": topic.books} for topic in found]}
+    return shop.show(answer, "\n".join(lines))
+
+
+@cli.command
+@click.argument("topic", nargs=-1, required=True)
+@click.pass_obj
+def search(shop: Shop, topic: tuple[str, ...]) -> int:
+    """List the books of a topic."""
+    name = " ".join(topic)
+    books = list(shop.client.search(name, timeout=shop.timeout))
+    near: list[str] = []
+    # Some servers cannot say which topics are near.
+    with suppress(Fault):
+        near = [] if books else [each.name for each in shop.client.topics(name, timeout=shop.timeout)]
+    message = "" if books else f"no book has the topic '{name}'"
+    answer = {"success": True, "message": message, "books": [book._asdict() for book in books]}
+    text = "; near it: ".join([message, ", ".join(near)] if near else [message])
+    return shop.show(answer | ({"near": near} if near else {}), "\n".join(map(_line, books)) or plain(text))
+
+
+@cli.command
+@click.argument("id", type=ID)
+@click.pass_obj
+def lookup(shop: Shop, id: int) -> int:
+    """Show one book."""
+    book = shop.client.lookup(id, timeout=shop.timeout)
+    if book:
+        return shop.show({"success": True, "message": "", "book": book._asdict()}, _line(book))
+    message = f"there is no book {id}"
+    return shop.show({"success": False, "message": message, "book": None}, message, REFUSED)
+
+
+@cli.command
+@click.argument("id", type=ID)
+@click.argument("quantity", type=ID, default=1)
+@click.pass_obj
+def buy(shop: Shop, id: int, quantity: int) -> int:
+    """Buy one copy, or as many as you say."""
+    key = shop.key or os.urandom(16).hex()
+    try:
+        bought = shop.client.buy(id, quantity, key=key, timeout=shop.timeout)
+    except Fault as fault:
+        return shop.fault(fault, key=key)
+    except KeyboardInterrupt as interrupt:
+        if IN_DOUBT in getattr(interrupt, "__notes__", ()):
+            return shop.unknown(Code.CANCELLED, key, id, quantity)
+        raise
+    if isinstance(bought, Unknown):
+        return shop.unknown(bought.code, key, id, quantity)
+    number = bought.number if isinstance(bought, Bought) else 0
+    answer = {
+        "success": isinstance(bought, Bought),
+        "message": bought.message,
+        "key": key,
+        "outcome": f"BUY_OUTCOME_{OUTCOMES.get(type(bought), 'UNSPECIFIED')}",
+        "purchase_number": number,
+        "replayed": bought.replayed,
+        "stock_left": bought.stock_left,
+    }
+    text = plain(bought.message) + f" (purchase {number})" * bool(number)
+    text += "; this key was sent before, nothing was bought again" * bought.replayed
+    return shop.show(answer, text, DONE if isinstance(bought, Bought) else REFUSED)
+
+
+@cli.command("help")
+@click.pass_context
+def help_(context: click.Context) -> int:
+    """List the commands."""
+    click.echo(context.find_root().get_help())
+    return DONE
+
+
+@cli.command("exit")
+def exit_() -> int:
+    """Leave."""
+    return DONE
+
+
+def _line(book: Book) -> str:
+    price = f"{book.price_cents // 100}.{book.price_cents % 100:02}"
+    return f"{book.id:10}  {price:>9}  {book.stock:6} left  {plain(book.title)} ({plain(book.topic)})"
 
 
 def _report(failed: threading.ExceptHookArgs) -> None:
@@ -48,73 +339,11 @@ def _report(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
 
 
-def _run(arguments: Arguments) -> int:
-    asked = command(arguments.words) if arguments.words else None
-    if asked and asked.name in ("help", "exit"):
-        return _help() if asked.name == "help" else DONE
-
-    # What gRPC tells of broken connections is no answer to a command.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from quire_client._shop import Shop  # noqa: PLC0415, gRPC takes a tenth of a second to import
-
-    shop = Shop(arguments)
-    try:
-        return _show(shop, asked) if asked else _talk(shop)
-    finally:
-        shop.close()
-
-
-def _talk(shop: "Shop") -> int:
-    """Run commands until there are no more; the highest code is the end's, so that a script misses no failure."""
-    worst = DONE
-    for line in _lines(shop):
-        try:
-            if isinstance(line, ValueError):
-                raise line
-            words = split(line)
-            asked = command(words) if words else None
-        except ValueError as wrong:
-            print(escaped(str(wrong)), file=sys.stderr)
-            worst = max(worst, USAGE)
-            continue
-        if asked and asked.name == "exit":
-            break
-        if asked:
-            worst = max(worst, _help() if asked.name == "help" else _show(shop, asked))
-    return worst
-
-
-def _lines(shop: "Shop") -> Iterator[str | ValueError]:
-    from quire_client import _prompt  # noqa: PLC0415, a single command needs no lines
-
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return _prompt.piped()
-
-    def complete(name: str, typed: str) -> list[str]:
-        known = {"": [f"{each} " for each in COMMANDS], "lookup": shop.seen.ids, "buy": shop.seen.ids}.get(name, ())
-        if name in ("search", "topics"):
-            known = shop.topics_for_completion()
-        return sorted(each for each in known if each.startswith(typed))
-
-    return _prompt.typed(complete)
-
-
-def _help() -> int:
-    rows = [(f"{name} {words}".rstrip(), does) for name, (words, does) in COMMANDS.items()]
-    print(table(("command", "does"), rows), flush=True)
-    return DONE
-
-
-def _show(shop: "Shop", asked: Command) -> int:
-    answer = shop.answer(asked)
-    is_error = answer.is_fault and not shop.arguments.is_json
-    print(
-        as_json(answer.json) if shop.arguments.is_json else answer.text,
-        file=sys.stderr if is_error else sys.stdout,
-        flush=True,
-    )
-    return answer.exit
+def main() -> None:
+    """Run the command line."""
+    threading.excepthook = _report
+    cli(prog_name="quire-client")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

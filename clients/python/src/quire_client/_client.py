@@ -119,7 +119,7 @@ class ShopperCalls(_Calls):
         reply = await self.caller.ask(WRITE, lambda lane: lane.ranges.Put, request, timeout)
         return Written(reply.version)
 
-    async def retrieve(self, key: bytes, *, timeout: float | None = None) -> Entry | None:
+    async def get(self, key: bytes, *, timeout: float | None = None) -> Entry | None:
         """Give the entry of a key, if there is one."""
         request = kv_wire.RetrieveRequest(key=key, want_details=True)
         try:
@@ -129,6 +129,8 @@ class ShopperCalls(_Calls):
                 return None
             raise
         return Entry(key, reply.value, reply.version, _ttl(reply))
+
+    retrieve = get
 
     async def update(
         self,
@@ -330,7 +332,8 @@ class Client(_Blocking):
     buy = _blocking(ShopperCalls.buy)
     create = _blocking(ShopperCalls.create)
     put = _blocking(ShopperCalls.put)
-    retrieve = _blocking(ShopperCalls.retrieve)
+    get = _blocking(ShopperCalls.get)
+    retrieve = get
     update = _blocking(ShopperCalls.update)
     delete = _blocking(ShopperCalls.delete)
     scan = _iterating(ShopperCalls.scan)
