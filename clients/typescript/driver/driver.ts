@@ -4,7 +4,6 @@ import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 
 import { type Client, type Operator, Fault, OutcomeUnknown, Refused, connect } from "../src/index.js";
-import { type Json, json } from "../src/cli/screen.js";
 import { bench } from "./bench.js";
 
 const AT_ONCE_MAX = 64;
@@ -32,7 +31,7 @@ interface Request {
   timeout_ms?: number;
 }
 
-type Fields = Record<string, Json>;
+type Fields = Record<string, unknown>;
 
 class Driver {
   readonly #client: Client;
@@ -52,7 +51,9 @@ class Driver {
   }
 
   write({ n }: Request, fields: Fields): void {
-    process.stdout.write(`${json({ n, ...fields })}\n`);
+    const quoted = (_: string, value: unknown): unknown => (typeof value === "bigint" ? `${value.toString()}n` : value);
+    // A number of 64 bits goes without its quotes.
+    process.stdout.write(`${JSON.stringify({ n, ...fields }, quoted).replace(/"(-?\d+)n"/g, "$1")}\n`);
   }
 
   async #call(request: Request): Promise<Fields> {
@@ -122,7 +123,7 @@ class Driver {
         return done.outcome === "updated" ? { version: done.version } : { outcome: done.outcome };
       }
       case "retrieve": {
-        const found = await client.retrieve(key, timeout);
+        const found = await client.get(key, timeout);
         if (!found) return { outcome: "no_such_key" };
         return { value: base64(found.value), version: found.version, ttl_ms: found.ttlMs };
       }

@@ -75,24 +75,24 @@ export class Client {
   async buy(id: number, { quantity, key = randomKey(), ...options }: BuyOptions = {}): Promise<Purchase> {
     try {
       const reply = await buyReply(this.#caller, id, quantity, key, options);
-      const { replayed, stockLeft } = reply;
+      const { message, replayed, stockLeft } = reply;
       switch (reply.outcome) {
         case BuyOutcome.BOUGHT:
-          return { outcome: "bought", key, replayed, number: reply.purchaseNumber, stockLeft };
+          return { outcome: "bought", message, key, replayed, number: reply.purchaseNumber, stockLeft };
         case BuyOutcome.SOLD_OUT:
-          return { outcome: "sold_out", key, replayed, stockLeft };
+          return { outcome: "sold_out", message, key, replayed, stockLeft };
         case BuyOutcome.TOO_FEW:
-          return { outcome: "too_few", key, replayed, stockLeft };
+          return { outcome: "too_few", message, key, replayed, stockLeft };
         case BuyOutcome.NO_SUCH_BOOK:
-          return { outcome: "no_such_book", key, replayed };
+          return { outcome: "no_such_book", message, key, replayed };
         default:
           // A server older than the outcomes.
           if (!reply.success) throw new Refused("FAILED_PRECONDITION", reply.message);
-          return { outcome: "bought", key, replayed, number: reply.purchaseNumber, stockLeft };
+          return { outcome: "bought", message, key, replayed, number: reply.purchaseNumber, stockLeft };
       }
     } catch (fault) {
       if (!(fault instanceof OutcomeUnknown)) throw fault;
-      return { outcome: "unknown", key, replayed: false, code: fault.code, fault };
+      return { outcome: "unknown", message: fault.message, key, replayed: false, code: fault.code, fault };
     }
   }
 
@@ -114,7 +114,12 @@ export class Client {
     return (await this.#caller.unary("write", KeyRangeService.method.put, request, options)).version;
   }
 
+  /** The other name of {@link Client.get}. */
   async retrieve(key: Bytes, options?: CallOptions): Promise<Value | undefined> {
+    return this.get(key, options);
+  }
+
+  async get(key: Bytes, options?: CallOptions): Promise<Value | undefined> {
     const request = { key: bytes(key), wantDetails: true };
     return this.#settle<Value | undefined>(
       async () => {
@@ -169,7 +174,7 @@ export class Client {
         else if (!valueLeftOut) yield { key, value, version, ttlMs: milliseconds(timeToLiveMs) };
         else {
           // The value was too large for the page. If the entry has gone since, the scan is as right without it.
-          const found = await this.retrieve(key, options);
+          const found = await this.get(key, options);
           if (found) yield { key, ...found };
         }
       }

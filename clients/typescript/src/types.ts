@@ -21,6 +21,8 @@ export interface Topic {
 
 /** Outcome of a purchase. */
 export type Purchase = {
+  /** The store's words, or the reason of an unknown outcome. */
+  readonly message: string;
   /** Names this purchase: sending it again with this key buys nothing twice. */
   readonly key: string;
   /** True if this is the stored answer to an earlier request with the same key. */
@@ -61,7 +63,7 @@ export interface Deleted {
 export type WatchEvent =
   /** The watch has begun: every later change follows. */
   | { readonly kind: "started" }
-  /** `value` is undefined if it is too large for an event; `retrieve` has it. */
+  /** `value` is undefined if it is too large for an event; `get` has it. */
   | { readonly kind: "put"; readonly key: Uint8Array; readonly version: bigint; readonly value: Uint8Array | undefined }
   | { readonly kind: "deleted" | "expired"; readonly key: Uint8Array; readonly version: bigint };
 

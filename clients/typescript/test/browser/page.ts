@@ -38,7 +38,7 @@ async function found(): Promise<Record<string, unknown>> {
     none: (await store.lookup(1)) === undefined,
     bought: [first.outcome, first.replayed, again.outcome, again.replayed],
     events,
-    ttl: ((await store.retrieve("greeting"))?.ttlMs ?? 0) > 0,
+    ttl: ((await store.get("greeting"))?.ttlMs ?? 0) > 0,
     entries: (await all(store.scan("gr"))).map((entry) => text.decode(entry.value)),
     another: (await store.update("greeting", "bye", { expectedVersion: 1n << 60n })).outcome,
     exists: (await store.create("greeting", "again")).outcome,
