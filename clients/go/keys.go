@@ -19,7 +19,7 @@ type Entry struct {
 	Version uint64
 	// ExpiresIn is the time left; 0 if the entry does not expire.
 	ExpiresIn time.Duration
-	// ValueLeftOut is true if the value is too large for a page of a scan; Retrieve has it.
+	// ValueLeftOut is true if the value is too large for a page of a scan; Get has it.
 	ValueLeftOut bool
 }
 
@@ -64,7 +64,7 @@ type Event struct {
 	// Value is the new one, if the kind is Put.
 	Value   []byte
 	Version uint64
-	// ValueLeftOut is true if the value is too large for an event; Retrieve has it.
+	// ValueLeftOut is true if the value is too large for an event; Get has it.
 	ValueLeftOut bool
 }
 
@@ -148,8 +148,13 @@ func (c *Client) write(
 	return Write{Outcome: Written}, nil
 }
 
-// Retrieve returns the entry of a key, or false if it has none.
+// Retrieve is another name of Get.
 func (c *Client) Retrieve(ctx context.Context, key string) (Entry, bool, error) {
+	return c.Get(ctx, key)
+}
+
+// Get returns the entry of a key, or false if it has none.
+func (c *Client) Get(ctx context.Context, key string) (Entry, bool, error) {
 	reply := new(pb.RetrieveResponse)
 	request := &pb.RetrieveRequest{Key: []byte(key), WantDetails: true}
 	err := c.call(ctx, read, pb.KeyValueService_Retrieve_FullMethodName, request, reply)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,17 +14,22 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"quire.example/quire"
-	"quire.example/quire/internal/connect"
 	pb "quire.example/quire/internal/wire/bookstore"
 )
 
 const benchBook = 53477
 
-// Calls for some time and prints what that took, through the library or through the generated stub alone.
-func bench(client *quire.Client, address string, flags connect.Flags) error {
-	inFlight, _ := connect.Whole(cmp.Or(flags["--in-flight"], "1"))
-	seconds, err := strconv.ParseFloat(cmp.Or(flags["--seconds"], "5"), 64)
-	if err != nil || seconds <= 0 || inFlight < 1 {
+// A measurement of a call, through the library or through the generated stub alone.
+type bench struct {
+	call     string
+	inFlight int
+	seconds  float64
+	isBare   bool
+}
+
+// Calls for some time and prints what that took.
+func (b bench) run(client *quire.Client, address string) error {
+	if b.seconds <= 0 || b.inFlight < 1 {
 		return errors.New("--seconds must be a number above 0, and --in-flight a whole number from 1")
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -35,7 +38,7 @@ func bench(client *quire.Client, address string, flags connect.Flags) error {
 	}
 	stub := pb.NewBookStoreClient(conn)
 	once := func() (err error) {
-		switch flags["--call"] {
+		switch b.call {
 		case "buy":
 			_, err = client.Buy(context.Background(), benchBook)
 		default:
@@ -43,11 +46,11 @@ func bench(client *quire.Client, address string, flags connect.Flags) error {
 		}
 		return err
 	}
-	if flags.Has("--bare") {
+	if b.isBare {
 		once = func() (err error) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
-			switch request := (&pb.ItemNumberRequest{Id: benchBook}); flags["--call"] {
+			switch request := (&pb.ItemNumberRequest{Id: benchBook}); b.call {
 			case "buy":
 				request.IdempotencyKey = []byte(quire.RandomKey())
 				_, err = stub.Buy(ctx, request)
@@ -62,8 +65,8 @@ func bench(client *quire.Client, address string, flags connect.Flags) error {
 	var calls atomic.Int64
 	var running sync.WaitGroup
 	start, cpu := time.Now(), cpuTime()
-	end := start.Add(time.Duration(seconds * float64(time.Second)))
-	for range inFlight {
+	end := start.Add(time.Duration(b.seconds * float64(time.Second)))
+	for range b.inFlight {
 		running.Go(func() {
 			for time.Now().Before(end) {
 				fatal(once())

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"quire.example/quire"
 	"quire.example/quire/internal/connect"
 )
@@ -45,26 +47,27 @@ type request struct {
 	Entries         int
 }
 
-// The flags, and whether they take a value; the last four are of `driver bench`.
-var takesValue = map[string]bool{
-	"--token": true, "--ca": true, "--certificate": true, "--key-file": true, "--retries": true,
-	"--call": true, "--in-flight": true, "--seconds": true, "--bare": false,
-}
-
 func main() {
-	flags, words, err := connect.Parse(os.Args[1:], takesValue)
-	fatal(err)
+	settings, measure := connect.Settings{Retries: 3}, bench{}
+	flags := pflag.NewFlagSet("driver", pflag.ContinueOnError)
+	settings.Add(flags)
+	flags.StringVar(&measure.call, "call", "lookup", "`lookup` or buy, of driver bench")
+	flags.IntVar(&measure.inFlight, "in-flight", 1, "calls at once")
+	flags.Float64Var(&measure.seconds, "seconds", 5, "how long")
+	flags.BoolVar(&measure.isBare, "bare", false, "the generated stub alone")
+	fatal(flags.Parse(os.Args[1:]))
+	words := flags.Args()
 	isBench := len(words) == 2 && words[0] == "bench"
 	if len(words) != 1 && !isBench {
 		fatal(errors.New("name the address: driver [bench] ADDRESS[,ADDRESS…] [FLAGS]"))
 	}
-	client, _, err := connect.Client(words[len(words)-1], flags)
+	client, err := settings.Client(words[len(words)-1])
 	fatal(err)
 	if isBench {
-		fatal(bench(client, words[1], flags))
+		fatal(measure.run(client, words[1]))
 		return
 	}
-	fatal((&driver{client: client, token: flags["--token"]}).serve(os.Stdin))
+	fatal((&driver{client: client, token: settings.Token}).serve(os.Stdin))
 }
 
 func fatal(err error) {
@@ -202,7 +205,7 @@ func (d *driver) keep(ctx context.Context, asked *request) (fields, error) {
 			return fields{"deleted": write.Outcome == quire.Written}, err
 		}
 	case "retrieve":
-		entry, ok, err := d.client.Retrieve(ctx, key)
+		entry, ok, err := d.client.Get(ctx, key)
 		if !ok {
 			return fields{"outcome": quire.NoSuchKey}, err
 		}

@@ -3,177 +3,346 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
 
+	"quire.example/quire"
 	"quire.example/quire/internal/connect"
 )
 
-const (
-	program = "quire-client"
-	version = "0.1.0"
-)
-
-//go:embed help.txt
-var help string
-
 // Exit codes, from the best to the worst: several commands end with the highest of theirs.
-const (
-	done = iota
-	refused
-	usage
-	unreachable
-	unknown
+const done, refused, usage, unreachable, unknown = 0, 1, 2, 3, 4
+
+const about = `Buys books of a Quire server, and asks what it has. ADDRESS is HOST:PORT, a host, :PORT, http://… or https://…, or several
+with commas between; 127.0.0.1:10086 if absent. Without a command: a prompt on a terminal, else commands from standard input.
+
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
+unknown. Commands from standard input end with the highest of theirs.`
+
+var (
+	codeOf    = map[bool]int{true: done, false: refused}
+	acting    = regexp.MustCompile(`\pC`)
+	plainWord = regexp.MustCompile(`^[A-Za-z0-9@%_\-+=:,./]+$`)
 )
+
+// The server that the commands ask, and how.
+type shop struct {
+	connect.Settings
+	client  *quire.Client
+	address string
+	isJSON  bool
+	timeout time.Duration
+	key     *string
+	// The worst exit code so far.
+	code                 int
+	isTalking, isLeaving bool
+}
 
 func main() {
-	code, err := run(os.Args[1:])
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", program, escaped(err.Error()))
-		code = usage
-	}
-	os.Exit(code)
+	s := &shop{Settings: connect.Settings{Retries: 3}, address: "127.0.0.1:10086"}
+	s.run(os.Args[1:])
+	os.Exit(s.code)
 }
 
-// The flags that there are, and whether they take a value.
-var takesValue = map[string]bool{
-	"--json": false, "--help": false, "--version": false, "--timeout": true, "--retries": true, "--key": true,
-	"--token": true, "--ca": true, "--certificate": true, "--key-file": true,
+// Runs a command, if there is one; what is not understood is reported.
+func (s *shop) run(words []string) {
+	if s.isTalking && len(words) == 0 {
+		return
+	}
+	root := s.commands()
+	root.SetArgs(words)
+	if err := root.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "quire-client:", plain(err.Error()))
+		s.code = max(s.code, usage)
+	}
 }
 
-func run(args []string) (int, error) {
-	f, words, err := connect.Parse(args, takesValue)
-	switch {
-	case err != nil:
-		return usage, err
-	case f.Has("--help"):
-		fmt.Print(help)
-		return done, nil
-	case f.Has("--version"):
-		fmt.Println(program, version)
-		return done, nil
+func (s *shop) commands() *cobra.Command {
+	root := &cobra.Command{
+		Use: "quire-client [ADDRESS] COMMAND", Long: about, Version: "0.1.0", Args: cobra.ArbitraryArgs, RunE: s.other,
+		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	given := "127.0.0.1:" + connect.PortUsual
-	if len(words) > 0 && isAddress(words) {
-		given, words = words[0], words[1:]
+	flags := root.PersistentFlags()
+	s.Add(flags)
+	flags.BoolVar(&s.isJSON, "json", s.isJSON, "print each answer as one line of JSON")
+	flags.Func("timeout", "longest `time` for a command, as 500ms, 5s or 2min", s.setTimeout)
+	flags.Func("key", "`text` that makes a purchase happen once, of 1 to 64 bytes; random if absent", func(text string) error {
+		s.key = &text
+		return nil
+	})
+	add := func(use, does string, args cobra.PositionalArgs, call func(context.Context, []string) error) {
+		root.AddCommand(&cobra.Command{Use: use, Short: does, Args: args, RunE: func(_ *cobra.Command, words []string) error {
+			return s.ask(words, call)
+		}})
 	}
-	shop, err := open(f, given)
-	if err != nil {
-		return usage, err
+	add("ping", "tests the connection", cobra.NoArgs, s.ping)
+	add("topics [text]", "the topics, or those near a text", cobra.ArbitraryArgs, s.topics)
+	add("search <topic>", "books of a topic", cobra.MinimumNArgs(1), s.search)
+	add("lookup <id>", "one book", cobra.ExactArgs(1), s.lookup)
+	add("buy <id> [quantity]", "buys one copy, or as many as you say", cobra.RangeArgs(1, 2), s.buy)
+	root.AddCommand(&cobra.Command{Use: "exit", Short: "leaves", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {
+		s.isLeaving = true
+	}})
+	return root
+}
+
+func (s *shop) setTimeout(text string) (err error) {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "s"
 	}
-	defer shop.client.Close()
+	s.timeout, err = time.ParseDuration(strings.Replace(text, "min", "m", 1))
+	if err != nil || s.timeout < time.Millisecond || s.timeout > 24*time.Hour {
+		return errors.New("it must be a time from 1ms to 24h, as 500ms, 5s or 2min")
+	}
+	return nil
+}
+
+// Runs words that do not begin with a command: an address and perhaps a command, or none.
+func (s *shop) other(root *cobra.Command, words []string) error {
+	if len(words) > 1 || len(words) == 1 && (strings.ContainsAny(words[0], ":.") || words[0] == "localhost") {
+		s.address, words = words[0], words[1:]
+	}
 	if len(words) > 0 {
-		code, _, err := shop.line(words)
-		return code, err
+		if found, _, err := root.Find(words); err != nil || found == root {
+			return fmt.Errorf("there is no command '%s'; help lists them", words[0])
+		}
+		root.SetArgs(words)
+		return root.Execute()
 	}
+	s.isTalking = true
 	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
-		return shop.talk(newPrompt(shop.seen)), nil
+		return s.prompt(root)
 	}
-	return shop.talk(&pipe{bufio.NewReaderSize(os.Stdin, lineBytesMax+1)}), nil
+	for lines := bufio.NewScanner(os.Stdin); !s.isLeaving && lines.Scan(); {
+		s.run(strings.Fields(lines.Text()))
+	}
+	return nil
 }
 
-// Whether the first word is the address. No command looks like one; a word that could be a host is one if a command follows.
-func isAddress(words []string) bool {
-	looks := words[0] == "localhost" || strings.ContainsAny(words[0], ":.[")
-	return !isCommand(words[0]) && (looks || len(words) > 1 && isCommand(words[1]))
+// Runs the lines of a prompt; raw only while a line is typed, so that Ctrl-C interrupts a command.
+func (s *shop) prompt(root *cobra.Command) error {
+	input := int(os.Stdin.Fd())
+	terminal := term.NewTerminal(os.Stdin, "quire client> ")
+	terminal.AutoCompleteCallback = func(line string, at int, key rune) (string, int, bool) {
+		for _, command := range root.Commands() {
+			if key == '\t' && line != "" && strings.HasPrefix(command.Name(), line) {
+				return command.Name() + " ", len(command.Name()) + 1, true
+			}
+		}
+		return line, at, key == '\t'
+	}
+	for !s.isLeaving {
+		before, wrong := term.MakeRaw(input)
+		line, err := terminal.ReadLine()
+		if term.Restore(input, before); cmp.Or(wrong, err) != nil {
+			break
+		}
+		s.run(strings.Fields(line))
+	}
+	return nil
 }
 
-// Checks the flags and makes the client; it connects with the first command.
-func open(f connect.Flags, given string) (*shop, error) {
-	timeout, ok := duration(f["--timeout"])
-	if !ok && f.Has("--timeout") {
-		return nil, fmt.Errorf("--timeout is '%s'; it must be a time from 1ms to 24h, as 500ms, 5s or 2min", f["--timeout"])
-	}
-	if bytes := len(f["--key"]); f.Has("--key") && (bytes < 1 || bytes > 64) {
-		return nil, fmt.Errorf("the idempotency key has %d bytes; it must have 1 to 64", bytes)
-	}
-	if !f.Has("--token") {
-		f["--token"] = os.Getenv("QUIRE_TOKEN")
-	}
-	client, _, err := connect.Client(given, f)
-	return &shop{client: client, flags: f, timeout: timeout, address: given, seen: newSeen()}, err
-}
-
-var timeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(ms|s|min)?$`)
-
-func duration(text string) (time.Duration, bool) {
-	parts := timeForm.FindStringSubmatch(text)
-	if parts == nil {
-		return 0, false
-	}
-	// Out of range is infinite.
-	number, _ := strconv.ParseFloat(parts[1], 64)
-	units := map[string]time.Duration{"": time.Second, "ms": time.Millisecond, "s": time.Second, "min": time.Minute}
-	nanos := number * float64(units[parts[2]])
-	return time.Duration(nanos), nanos >= 1e6 && nanos <= float64(24*time.Hour)
-}
-
-// Where commands come from. A line that cannot be one has a reason; io.EOF is the end.
-type lines interface {
-	next() (line string, reason error)
-}
-
-// Runs the lines of a pipe or a prompt until they end.
-func (s *shop) talk(lines lines) (worst int) {
-	for {
-		line, err := lines.next()
-		if err == io.EOF {
-			return worst
+// Makes a call with the command's time, which Ctrl-C ends.
+func (s *shop) ask(words []string, call func(context.Context, []string) error) (err error) {
+	if s.client == nil {
+		if s.client, err = s.Client(s.address); err != nil {
+			return err
 		}
-		var words []string
-		if err == nil {
-			words, err = split(line)
-		}
-		if err == nil && len(words) == 0 {
-			continue
-		}
-		code, leaves := usage, false
-		if err == nil {
-			code, leaves, err = s.line(words)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, escaped(err.Error()))
-		}
-		if worst = max(worst, code); leaves {
-			return worst
-		}
-	}
-}
-
-// Runs a command; `leaves` is true if it is the last one. An error is one of usage.
-func (s *shop) line(words []string) (code int, leaves bool, err error) {
-	command, err := understood(words)
-	if err != nil {
-		return usage, false, err
-	}
-	if command == nil {
-		return done, true, nil
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	timed, cancel := ctx, context.CancelFunc(func() {})
 	if s.timeout > 0 {
-		timed, cancel = context.WithTimeout(ctx, s.timeout)
+		timed, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		ctx = timed
 	}
-	defer cancel()
-	answer := command(timed, s)
-	switch {
-	case s.flags.Has("--json") && answer.json != nil:
-		fmt.Println(jsonLine(answer.json))
-	case answer.isFault:
-		fmt.Fprintln(os.Stderr, answer.text)
-	default:
-		fmt.Println(answer.text)
+	err = call(ctx, words)
+	s.isLeaving = s.isLeaving || errors.Is(ctx.Err(), context.Canceled)
+	return s.failed(err, map[string]any{})
+}
+
+func (s *shop) ping(ctx context.Context, _ []string) error {
+	start := time.Now()
+	message, err := s.client.Ping(ctx)
+	if err != nil {
+		return err
 	}
-	return answer.code, ctx.Err() != nil, nil
+	took := time.Since(start).Microseconds()
+	said := map[string]any{"message": message, "microseconds": took, "success": true}
+	return s.show(done, said, fmt.Sprintf("%s (%.2f ms)", plain(message), float64(took)/1e3))
+}
+
+func (s *shop) topics(ctx context.Context, words []string) error {
+	found, text := []quire.Topic{}, "books\ttopic"
+	for topic, err := range s.client.Topics(ctx, strings.Join(words, " ")) {
+		if err != nil {
+			return err
+		}
+		found = append(found, topic)
+		text += fmt.Sprintf("\n%d\t%s", topic.Books, plain(topic.Name))
+	}
+	return s.show(done, map[string]any{"success": true, "topics": found}, text)
+}
+
+func (s *shop) search(ctx context.Context, words []string) error {
+	books, topic, last := []quire.Book{}, strings.Join(words, " "), quire.Page{Success: true}
+	for page, err := range s.client.SearchPages(ctx, topic, 0) {
+		if err != nil {
+			return err
+		}
+		books, last = append(books, page.Books...), page
+	}
+	said, text := map[string]any{"books": books, "message": last.Message, "success": last.Success}, table(books)
+	if len(books) == 0 {
+		var near []string
+		for topic, err := range s.client.Topics(ctx, topic) {
+			// A server that cannot say names none.
+			if err == nil {
+				near = append(near, topic.Name)
+			}
+		}
+		text = plain(last.Message)
+		if len(near) > 0 {
+			said["near"], text = near, plain(last.Message+"; near it: "+strings.Join(near, ", "))
+		}
+	}
+	return s.show(codeOf[last.Success], said, text)
+}
+
+func (s *shop) lookup(ctx context.Context, words []string) error {
+	id, err := whole(words[0])
+	if err != nil {
+		return err
+	}
+	found, err := s.client.Lookup(ctx, id)
+	if err != nil {
+		return err
+	}
+	said := map[string]any{"book": found.Book, "message": found.Message, "success": found.Book != nil}
+	if found.Book == nil {
+		return s.show(refused, said, plain(found.Message))
+	}
+	return s.show(done, said, table([]quire.Book{*found.Book}))
+}
+
+func (s *shop) buy(ctx context.Context, words []string) error {
+	id, wrong := whole(words[0])
+	quantity, wrongToo := whole(append(words, "1")[1])
+	key := quire.RandomKey()
+	if s.key != nil {
+		key = *s.key
+	}
+	if err := cmp.Or(wrong, wrongToo); err != nil {
+		return err
+	}
+	purchase, err := s.client.Buy(ctx, id, quire.Quantity(quantity), quire.Key(key))
+	if err != nil {
+		return s.failed(err, map[string]any{"key": key})
+	}
+	if purchase.Outcome == quire.Unknown {
+		return s.unknown(purchase, append([]string{"buy"}, words...))
+	}
+	isBought, text := purchase.Outcome == quire.Bought, fmt.Sprintf("%s (purchase %d)", plain(purchase.Message), purchase.Number)
+	if purchase.Replayed {
+		text += "; this key was sent before, nothing was bought again"
+	}
+	return s.show(codeOf[isBought], map[string]any{
+		"key": key, "message": purchase.Message, "outcome": "BUY_OUTCOME_" + strings.ToUpper(string(purchase.Outcome)),
+		"purchase_number": purchase.Number, "replayed": purchase.Replayed, "stock_left": purchase.StockLeft, "success": isBought,
+	}, text)
+}
+
+// Shows how to ask for the outcome of a purchase.
+func (s *shop) unknown(purchase quire.Purchase, buy []string) error {
+	words := []string{"quire-client", "--key", purchase.Key}
+	if s.isJSON {
+		words = append(words, "--json")
+	}
+	for _, flag := range [][]string{{"--ca", s.CA}, {"--certificate", s.Certificate}, {"--key-file", s.KeyFile}} {
+		if flag[1] != "" {
+			words = append(words, flag...)
+		}
+	}
+	command, code := "", purchase.Cause.Code
+	for _, word := range slices.Concat(words, []string{s.address}, buy) {
+		command = strings.TrimSpace(command + " " + quoted(word))
+	}
+	message := fmt.Sprintf("it is not known whether book %s was bought: %s", buy[1], purchase.Cause.Message)
+	return s.show(unknown, map[string]any{
+		"command": command, "key": purchase.Key, "message": message, "outcome": "UNKNOWN",
+		"status": quire.CodeName(code), "success": false,
+	}, message+"; this asks, and buys nothing twice:\n    "+plain(command))
+}
+
+// Shows why there is no answer of the store's; gives back an error of another kind.
+func (s *shop) failed(err error, said map[string]any) error {
+	fault, ok := errors.AsType[*quire.Error](err)
+	if !ok {
+		return err
+	}
+	code, outcome, message := unreachable, "UNREACHABLE", s.address+" did not answer: "+fault.Message
+	if fault.Kind == quire.ErrRefused {
+		code, outcome, message = refused, "REFUSED", fault.Message
+	} else if !fault.Sent {
+		message, fault.Code = s.address+" cannot be reached; is a server running there?", codes.Unavailable
+	}
+	said["message"], said["outcome"], said["status"], said["success"] = message, outcome, quire.CodeName(fault.Code), false
+	return s.show(code, said, plain(message))
+}
+
+// Prints an answer: faults in text on standard error.
+func (s *shop) show(code int, said map[string]any, text string) error {
+	s.code = max(s.code, code)
+	out := os.Stdout
+	if _, isFault := said["status"]; s.isJSON {
+		line, _ := json.Marshal(said)
+		text = string(line)
+	} else if isFault {
+		out = os.Stderr
+	}
+	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(lines, text)
+	return lines.Flush()
+}
+
+func table(books []quire.Book) string {
+	lines := []string{"id\tprice\tstock\ttitle\ttopic"}
+	for _, book := range books {
+		lines = append(lines, fmt.Sprintf("%d\t%s\t%d\t%s\t%s", book.ID, book.Price, book.Stock, plain(book.Title), plain(book.Topic)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// The text of others, without what acts on a terminal.
+func plain(text string) string { return acting.ReplaceAllString(text, "\ufffd") }
+
+// A word of a command line for a shell.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func whole(text string) (int32, error) {
+	number, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || number < 1 {
+		return 0, fmt.Errorf("'%s' is no number of a book or of copies; it must be a whole number from 1", text)
+	}
+	return int32(number), nil
 }

@@ -35,7 +35,7 @@ func count(ctx context.Context, client *quire.Client) error {
 		return errors.New("the counter exists")
 	}
 	fmt.Println("created 1")
-	entry, ok, err := client.Retrieve(ctx, "counter")
+	entry, ok, err := client.Get(ctx, "counter")
 	if err != nil || !ok {
 		return errors.Join(err, errors.New("the counter cannot be read"))
 	}
