@@ -14,7 +14,7 @@ public final class CompareAndUpdate {
       if (client.create(Write.of("counter", "1")) instanceof CreateOutcome.Created) {
         System.out.println("created 1");
       }
-      long version = client.retrieve(ByteString.copyFromUtf8("counter")).orElseThrow().version();
+      long version = client.get(ByteString.copyFromUtf8("counter")).orElseThrow().version();
       for (String value : new String[] {"2", "3"}) {
         UpdateOutcome outcome = client.update(Write.of("counter", value).expectedVersion(version));
         if (outcome instanceof UpdateOutcome.Updated) {

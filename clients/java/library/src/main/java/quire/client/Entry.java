@@ -11,7 +11,7 @@ import quire.client.wire.Kv;
  * @param version greater than that of every earlier write; unsigned
  * @param timeLeft absent if the entry does not expire
  * @param valueLeftOut the value is empty here because it is too large for a scan; {@link
- *     QuireClient#retrieve} has it
+ *     QuireClient#get} has it
  */
 public record Entry(
     ByteString key,

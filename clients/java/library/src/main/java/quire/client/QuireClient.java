@@ -185,13 +185,23 @@ public final class QuireClient implements AutoCloseable {
   }
 
   /** The entry of a key, if it has one. */
-  public Optional<Entry> retrieve(ByteString key) {
-    return calls.run(retrieveCall(key));
+  public Optional<Entry> get(ByteString key) {
+    return calls.run(getCall(key));
   }
 
-  /** As {@link #retrieve}. */
+  /** As {@link #get}. */
+  public CompletableFuture<Optional<Entry>> getAsync(ByteString key) {
+    return calls.start(getCall(key));
+  }
+
+  /** Another name of {@link #get}. */
+  public Optional<Entry> retrieve(ByteString key) {
+    return get(key);
+  }
+
+  /** Another name of {@link #getAsync}. */
   public CompletableFuture<Optional<Entry>> retrieveAsync(ByteString key) {
-    return calls.start(retrieveCall(key));
+    return getAsync(key);
   }
 
   /** Writes an entry if its key has one, of the expected version if the write names one. */
@@ -353,7 +363,7 @@ public final class QuireClient implements AutoCloseable {
     return write;
   }
 
-  private static Call<Kv.RetrieveRequest, Kv.RetrieveResponse, Optional<Entry>> retrieveCall(
+  private static Call<Kv.RetrieveRequest, Kv.RetrieveResponse, Optional<Entry>> getCall(
       ByteString key) {
     return new Call<>(
         READ,

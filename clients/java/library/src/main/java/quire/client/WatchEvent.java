@@ -19,7 +19,7 @@ public sealed interface WatchEvent {
    * A key has a new value.
    *
    * @param valueLeftOut the value is empty here because it is too large for an event; {@link
-   *     QuireClient#retrieve} has it
+   *     QuireClient#get} has it
    */
   record Put(ByteString key, ByteString value, long version, boolean valueLeftOut)
       implements WatchEvent {}

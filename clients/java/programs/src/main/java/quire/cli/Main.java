@@ -2,148 +2,349 @@ package quire.cli;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
+import com.google.gson.JsonObject;
+import io.grpc.Status;
+import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.PrintStream;
+import java.io.InputStreamReader;
+import java.math.BigDecimal;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
-import java.util.Set;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.jline.reader.EndOfFileException;
+import org.jline.reader.LineReader;
+import org.jline.reader.LineReaderBuilder;
+import org.jline.reader.UserInterruptException;
+import org.jline.reader.impl.completer.StringsCompleter;
+import org.jline.utils.Signals;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.ExitCode;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.ScopeType;
+import picocli.CommandLine.Spec;
+import quire.client.Book;
+import quire.client.BuyOutcome;
+import quire.client.Page;
+import quire.client.Purchase;
 import quire.client.QuireClient;
+import quire.client.QuireException;
+import quire.client.RefusedException;
+import quire.client.Topic;
+import quire.client.UnreachableException;
 
 /** {@code quire-client}: the shopper's commands, one, or those of a prompt or a pipe. */
-public final class Main {
-  private static final Set<String> BARE = Set.of("json", "help", "version");
-  private static final Set<String> VALUED =
-      Set.of("timeout", "retries", "key", "token", "ca", "certificate", "key-file");
+@Command(
+    name = "quire-client",
+    version = "quire-client 0.1.0",
+    mixinStandardHelpOptions = true,
+    subcommands = CommandLine.HelpCommand.class,
+    description = {
+      "Buys books of a Quire server, and asks what it has.%n",
+      "Without a command: a prompt on a terminal, else commands from standard input, one a line.%n",
+      "Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the"
+          + " outcome of a purchase is unknown. Several commands end with the highest of theirs.%n"
+    })
+public final class Main implements Callable<Integer> {
+  private static final int REFUSED = 1;
+  private static final int UNREACHABLE = 3;
+  private static final int UNKNOWN = 4;
 
-  private final PrintStream out;
-  private final PrintStream err;
-  private final boolean isJson;
-  private final Shop shop;
+  @Mixin private Connect connect;
+  @Spec private CommandSpec spec;
 
-  /** The highest exit code of the commands so far. */
-  private int worst = Answer.DONE;
+  @Option(
+      names = "--json",
+      scope = ScopeType.INHERIT,
+      defaultValue = "false",
+      description = "Print each answer as one line of JSON.")
+  private boolean isJson;
 
-  private Main(PrintStream out, PrintStream err, boolean isJson, Shop shop) {
-    this.out = out;
-    this.err = err;
-    this.isJson = isJson;
-    this.shop = shop;
+  @Option(
+      names = "--key",
+      scope = ScopeType.INHERIT,
+      description = "Makes a purchase happen once, 1 to 64 bytes; random if absent.")
+  private String key;
+
+  @Parameters(
+      arity = "0..1",
+      paramLabel = "ADDRESS",
+      defaultValue = "127.0.0.1:10086",
+      description = "HOST:PORT, a host, :PORT, http://… or https://…, or several with commas.")
+  private String address;
+
+  private final String[] given;
+
+  /** Made with the first command, and used by all lines. */
+  private QuireClient client;
+
+  private Main(String[] given, QuireClient client) {
+    this.given = given;
+    this.client = client;
   }
 
   public static void main(String[] words) {
-    PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, UTF_8);
-    PrintStream err = new PrintStream(new FileOutputStream(FileDescriptor.err), false, UTF_8);
-    int exit;
-    try {
-      exit = talk(words, out, err);
-    } catch (UsageException e) {
-      print(err, "quire-client: " + Screen.line(e.getMessage()));
-      exit = Answer.USAGE;
-    } catch (IOException e) {
-      print(
-          err,
-          "quire-client: cannot read commands: " + Screen.line(String.valueOf(e.getMessage())));
-      exit = Answer.USAGE;
-    }
-    Interrupts.end(exit);
+    System.exit(new Main(words, null).execute(words));
   }
 
-  private static int talk(String[] given, PrintStream out, PrintStream err)
-      throws UsageException, IOException {
-    Arguments arguments = Arguments.parse(given, BARE, VALUED);
-    if (arguments.flags().containsKey("help")) {
-      try (InputStream help = Main.class.getResourceAsStream("/help.txt")) {
-        help.transferTo(out);
-      }
-      return Answer.DONE;
-    }
-    if (arguments.flags().containsKey("version")) {
-      print(out, "quire-client 0.1.0");
-      return Answer.DONE;
-    }
-    List<String> words = arguments.words();
-    boolean hasAddress = hasAddress(words);
-    Target target = Target.parse(hasAddress ? words.get(0) : "127.0.0.1:10086");
-    words = words.subList(hasAddress ? 1 : 0, words.size());
-    arguments.key();
-    Map<String, String> environment = System.getenv();
-    try (QuireClient client = arguments.client(target, environment)) {
-      Seen seen = new Seen();
-      Shop shop = new Shop(client, target.text(), arguments, seen);
-      Main main = new Main(out, err, arguments.flags().containsKey("json"), shop);
-      if (!words.isEmpty()) {
-        return main.run(Command.parse(words));
-      } else if (!Boolean.getBoolean("quire.terminal")) {
-        return main.all(Lines.of(System.in));
-      }
-      return main.all(new Prompt(seen, environment));
-    }
-  }
-
-  /** No command looks like an address; a word that could be a host is one if a command follows. */
-  private static boolean hasAddress(List<String> words) {
-    if (words.isEmpty() || Command.isName(words.get(0))) {
-      return false;
-    }
-    String first = words.get(0);
-    boolean looksLikeOne = first.equals("localhost") || first.matches("(?s).*[:.\\[].*");
-    return looksLikeOne || (words.size() > 1 && Command.isName(words.get(1)));
+  private int execute(String[] words) {
+    return new CommandLine(this)
+        .setExecutionExceptionHandler((wrong, command, parsed) -> failed(wrong, command))
+        .execute(words);
   }
 
   /** Runs each line; the exit code is the highest of theirs, so that a script misses no failure. */
-  private int all(Lines lines) throws IOException {
-    while (true) {
-      int exit;
-      try {
-        String line = lines.next();
-        if (line == null) {
-          return worst;
+  @Override
+  public Integer call() throws IOException {
+    if (Arrays.asList(given).contains(address) && !address.matches("(?s)localhost|.*[:.].*")) {
+      throw new IllegalArgumentException("there is no command '" + address + "'; help lists them");
+    }
+    try (QuireClient client = client()) {
+      var input = new BufferedReader(new InputStreamReader(System.in, UTF_8));
+      Callable<String> lines = Boolean.getBoolean("quire.terminal") ? prompt() : input::readLine;
+      int worst = ExitCode.OK;
+      for (String line = next(lines); line != null; line = next(lines)) {
+        String[] words = line.strip().split("\\s+");
+        if (words[0].equals("exit")) {
+          break;
+        } else if (!words[0].isEmpty()) {
+          var all = Stream.concat(Arrays.stream(given), Arrays.stream(words));
+          worst = Math.max(worst, new Main(given, client).execute(all.toArray(String[]::new)));
         }
-        List<String> words = Lines.words(line);
-        if (words.isEmpty()) {
-          continue;
-        }
-        Command command = Command.parse(words);
-        if (command instanceof Command.Exit) {
-          return worst;
-        }
-        exit = run(command);
-      } catch (UsageException e) {
-        print(err, Screen.line(e.getMessage()));
-        exit = Answer.USAGE;
       }
-      worst = Math.max(worst, exit);
+      return worst;
     }
   }
 
-  private int run(Command command) throws UsageException {
-    if (command instanceof Command.Exit) {
-      return Answer.DONE;
-    } else if (command instanceof Command.Help) {
-      print(out, Command.help());
-      return Answer.DONE;
-    }
-    boolean isPurchase = command instanceof Command.Buy;
-    if (isPurchase) {
-      Interrupts.hold();
-    }
-    Answer answer = shop.run(command);
-    if (isJson) {
-      print(out, Screen.json(answer.json()));
-    } else {
-      print(answer.isFault() ? err : out, answer.text());
-    }
-    if (isPurchase) {
-      Interrupts.release(Math.max(worst, answer.exit()));
-    }
-    return answer.exit();
+  private Callable<String> prompt() {
+    String state = System.getenv().getOrDefault("XDG_STATE_HOME", "");
+    Path home = Path.of(System.getProperty("user.home"), ".local", "state");
+    LineReader reader =
+        LineReaderBuilder.builder()
+            .completer(new StringsCompleter(spec.subcommands().keySet()))
+            .option(LineReader.Option.DISABLE_EVENT_EXPANSION, true)
+            .variable(
+                LineReader.HISTORY_FILE,
+                (state.isEmpty() ? home : Path.of(state)).resolve("quire/client_history.java"))
+            .build();
+    return () -> reader.readLine("quire client> ");
   }
 
-  private static void print(PrintStream to, String text) {
-    to.print(text + "\n");
-    to.flush();
+  private static String next(Callable<String> lines) throws IOException {
+    try {
+      return lines.call();
+    } catch (UserInterruptException e) {
+      return "";
+    } catch (EndOfFileException e) {
+      return null;
+    } catch (Exception e) {
+      throw new IOException("cannot read commands", e);
+    }
+  }
+
+  private QuireClient client() {
+    client = client == null ? connect.client(address) : client;
+    return client;
+  }
+
+  @Command(description = "Tests the connection.")
+  int ping() {
+    QuireClient client = client();
+    long start = System.nanoTime();
+    String greeting = client.ping("quire client");
+    long took = (System.nanoTime() - start) / 1000;
+    String text = plain(greeting) + " (" + BigDecimal.valueOf(took / 10, 2) + " ms)";
+    return show(
+        ExitCode.OK, Json.object("success", true, "message", greeting, "microseconds", took), text);
+  }
+
+  @Command(description = "Lists the topics, or those near a text.")
+  int topics(@Parameters(arity = "0..*") List<String> text) {
+    String near = text == null ? "" : String.join(" ", text);
+    List<Topic> topics = client().topicsNear(near).stream().toList();
+    String lines =
+        topics.stream()
+            .map(topic -> "%8d  %s".formatted(topic.books(), plain(topic.name())))
+            .collect(Collectors.joining("\n"));
+    JsonObject json =
+        Json.object("success", true, "topics", topics.stream().map(Json::object).toList());
+    return show(ExitCode.OK, json, topics.isEmpty() ? "there is no such topic" : lines);
+  }
+
+  @Command(description = "Lists the books of a topic.")
+  int search(@Parameters(arity = "1..*") List<String> topic) {
+    String name = String.join(" ", topic);
+    Page<Book> first = client().search(name).firstPage();
+    List<Book> books = new ArrayList<>(first.items());
+    for (var page = first.next(); page.isPresent(); page = page.get().next()) {
+      books.addAll(page.get().items());
+    }
+    JsonObject json =
+        Json.object(
+            "success", true,
+            "message", first.message(),
+            "books", books.stream().map(Json::object).toList());
+    List<String> near = books.isEmpty() ? near(name) : List.of();
+    String text = plain(first.message());
+    if (!near.isEmpty()) {
+      json.add("near", Json.object("near", near).get("near"));
+      text += "; near it: " + plain(String.join(", ", near));
+    }
+    String lines = books.stream().map(Main::line).collect(Collectors.joining("\n"));
+    return show(ExitCode.OK, json, books.isEmpty() ? text : lines);
+  }
+
+  /** Topics near one that has no books; none from a server that cannot say. */
+  private List<String> near(String topic) {
+    try {
+      return client().topicsNear(topic).firstPage().items().stream().map(Topic::name).toList();
+    } catch (QuireException e) {
+      return List.of();
+    }
+  }
+
+  @Command(description = "Shows one book.")
+  int lookup(@Parameters int id) {
+    var found = client().lookup(id);
+    JsonObject book = found.book().map(Json::object).orElse(null);
+    JsonObject json =
+        Json.object("success", book != null, "message", found.message(), "book", book);
+    String text = found.book().map(Main::line).orElse(plain(found.message()));
+    return show(book == null ? REFUSED : ExitCode.OK, json, text);
+  }
+
+  @Command(description = "Buys one copy, or as many as you say.")
+  int buy(@Parameters int id, @Parameters(arity = "0..1", defaultValue = "1") int quantity) {
+    Purchase plain = Purchase.of(id).quantity(quantity);
+    Purchase purchase = key == null ? plain : plain.key(key);
+    BuyOutcome outcome;
+    Object before = Signals.register("INT", Thread.currentThread()::interrupt);
+    try {
+      outcome = client().buy(purchase);
+    } catch (QuireException fault) {
+      return fault(fault, "key", purchase.key());
+    } finally {
+      Signals.unregister("INT", before);
+    }
+    if (outcome instanceof BuyOutcome.Unknown unknown) {
+      return unknown(purchase, unknown.code());
+    }
+    boolean isBought = outcome instanceof BuyOutcome.Bought;
+    // NoSuchBook is NO_SUCH_BOOK.
+    String name = outcome.getClass().getSimpleName().replaceAll("(?<=.)([A-Z])", "_$1");
+    boolean isKnown = !(outcome instanceof BuyOutcome.Declined);
+    var left = outcome.stockLeft();
+    JsonObject json =
+        Json.object(
+            "success", isBought,
+            "message", outcome.message(),
+            "key", outcome.key(),
+            "outcome", "BUY_OUTCOME_" + (isKnown ? name.toUpperCase(Locale.ROOT) : "UNSPECIFIED"),
+            "purchase_number", outcome.number(),
+            "replayed", outcome.replayed(),
+            "stock_left", left.isPresent() ? left.getAsInt() : null);
+    String text = plain(outcome.message()) + " (purchase " + outcome.number() + ")";
+    text += outcome.replayed() ? "; this key was sent before, nothing was bought again" : "";
+    return show(isBought ? ExitCode.OK : REFUSED, json, text);
+  }
+
+  @Command(description = "Leaves.")
+  void exit() {}
+
+  /** Shows how to ask for the outcome of a purchase. */
+  private int unknown(Purchase purchase, Status.Code code) {
+    List<String> words = new ArrayList<>(List.of("quire-client", "--key", purchase.key()));
+    words.addAll(isJson ? List.of("--json") : List.of());
+    if (connect.ca != null) {
+      words.addAll(List.of("--ca", connect.ca.toString()));
+    }
+    if (connect.certificate != null) {
+      words.addAll(List.of("--certificate", connect.certificate.toString()));
+      words.addAll(List.of("--key-file", connect.keyFile.toString()));
+    }
+    words.addAll(List.of(address, "buy", Integer.toString(purchase.id())));
+    words.addAll(purchase.quantity() == 1 ? List.of() : List.of("" + purchase.quantity()));
+    String command = words.stream().map(Main::quoted).collect(Collectors.joining(" "));
+    String text =
+        "it is not known whether book %d was bought: %s".formatted(purchase.id(), cause(code));
+    JsonObject json = fault("UNKNOWN", code, text, "key", purchase.key(), "command", command);
+    return show(
+        UNKNOWN, json, text + "; this asks, and buys nothing twice:\n    " + plain(command));
+  }
+
+  /** Shows a fault of the store's, or that the words are not understood. */
+  private int failed(Exception wrong, CommandLine command) {
+    if (wrong instanceof QuireException fault) {
+      return fault(fault);
+    }
+    command.getErr().println("quire-client: " + plain(String.valueOf(wrong.getMessage())));
+    return wrong instanceof IllegalArgumentException ? ExitCode.USAGE : REFUSED;
+  }
+
+  private int fault(QuireException fault, Object... more) {
+    Status.Code code = fault.code();
+    if (fault instanceof RefusedException) {
+      String said = fault.getMessage().isEmpty() ? code.name() : fault.getMessage();
+      return show(REFUSED, fault("REFUSED", code, said, more), plain(said));
+    }
+    boolean isSent = fault instanceof UnreachableException unreachable && unreachable.connected();
+    String text =
+        isSent
+            ? " did not answer: " + cause(code)
+            : " cannot be reached; is a server running there?";
+    Status.Code shown = isSent ? code : Status.Code.UNAVAILABLE;
+    return show(
+        UNREACHABLE, fault("UNREACHABLE", shown, address + text, more), plain(address + text));
+  }
+
+  private static JsonObject fault(String outcome, Status.Code code, String text, Object... more) {
+    JsonObject json = Json.object(more);
+    json.addProperty("success", false);
+    json.addProperty("message", text);
+    json.addProperty("outcome", outcome);
+    json.addProperty("status", code.name());
+    return json;
+  }
+
+  private int show(int exit, JsonObject json, String text) {
+    boolean isFault = json.has("status") && !isJson;
+    (isFault ? System.err : System.out).println(isJson ? Json.line(json) : text);
+    return exit;
+  }
+
+  private static String cause(Status.Code code) {
+    return switch (code) {
+      case DEADLINE_EXCEEDED -> "time is up";
+      case CANCELLED -> "interrupted";
+      case UNKNOWN -> "the server failed";
+      default -> "the connection broke, or the server is not available";
+    };
+  }
+
+  private static String line(Book book) {
+    return "%10d  %9s  %6d left  %s (%s)"
+        .formatted(
+            book.id(),
+            BigDecimal.valueOf(book.priceCents(), 2).toPlainString(),
+            book.stock(),
+            plain(book.title()),
+            plain(book.topic()));
+  }
+
+  /** The text of others, without what acts on a terminal. */
+  private static String plain(String text) {
+    return text.replaceAll("[\\p{Cc}\\p{Cf}]", "\ufffd");
+  }
+
+  private static String quoted(String word) {
+    return word.matches("[A-Za-z0-9@%_+=:,./-]+") ? word : "'" + word.replace("'", "'\\''") + "'";
   }
 }

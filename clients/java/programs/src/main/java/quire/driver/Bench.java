@@ -7,13 +7,11 @@ import io.grpc.InsecureChannelCredentials;
 import java.lang.management.ManagementFactory;
 import java.util.Locale;
 import java.util.Objects;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
-import quire.cli.Arguments;
-import quire.cli.UsageException;
+import picocli.CommandLine.Option;
 import quire.client.Purchase;
 import quire.client.QuireClient;
 import quire.client.wire.BookStoreGrpc;
@@ -25,28 +23,28 @@ final class Bench {
   private static final OperatingSystemMXBean SYSTEM =
       ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
 
-  private final int inFlight;
-  private final long nanos;
-  private final boolean isPurchase;
+  @Option(names = "--in-flight", defaultValue = "1")
+  private int inFlight;
 
-  private Bench(Arguments arguments) {
-    isPurchase = arguments.flags().getOrDefault("call", "lookup").equals("buy");
-    inFlight = Integer.parseInt(arguments.flags().getOrDefault("in-flight", "1"));
-    nanos = (long) (Double.parseDouble(arguments.flags().getOrDefault("seconds", "5")) * 1e9);
-  }
+  @Option(names = "--seconds", defaultValue = "5")
+  private double seconds;
 
-  static void run(String[] words) throws UsageException, InterruptedException {
-    Arguments arguments =
-        Arguments.parse(words, Set.of("bare"), Set.of("call", "in-flight", "seconds"));
-    if (arguments.words().size() != 2) {
-      throw new UsageException("usage: driver bench ADDRESS --call lookup|buy …");
-    }
-    Bench bench = new Bench(arguments);
-    String address = arguments.words().get(1);
-    if (arguments.flags().containsKey("bare")) {
-      bench.bare(address);
+  @Option(names = "--call", defaultValue = "lookup")
+  private String call;
+
+  @Option(names = "--bare")
+  private boolean isBare;
+
+  private long nanos;
+  private boolean isPurchase;
+
+  void run(String address) throws InterruptedException {
+    nanos = (long) (seconds * 1e9);
+    isPurchase = call.equals("buy");
+    if (isBare) {
+      bare(address);
     } else {
-      bench.library(address);
+      library(address);
     }
   }
 

@@ -17,19 +17,20 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
-import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
-import quire.cli.Arguments;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Parameters;
+import quire.cli.Connect;
 import quire.cli.Json;
-import quire.cli.Target;
-import quire.cli.UsageException;
 import quire.client.Book;
 import quire.client.BuyOutcome;
 import quire.client.CreateOutcome;
@@ -50,39 +51,34 @@ import quire.client.WatchEvent;
 import quire.client.Write;
 
 /** Calls the library as lines of JSON on standard input say, and answers in lines of JSON. */
-public final class Driver {
+@Command(name = "driver")
+public final class Driver implements Callable<Void> {
   private static final int AT_ONCE = 64;
-  private static final Set<String> FLAGS =
-      Set.of("token", "ca", "certificate", "key-file", "retries");
+  @Mixin private Connect connect;
+  @Mixin private Bench bench;
 
-  private final QuireClient client;
-  private final String token;
+  @Parameters(arity = "1..2", paramLabel = "[bench] ADDRESS")
+  private List<String> words;
+
+  private QuireClient client;
   private final PrintStream out =
       new PrintStream(new FileOutputStream(FileDescriptor.out), false, UTF_8);
 
-  private Driver(QuireClient client, String token) {
-    this.client = client;
-    this.token = token;
+  public static void main(String[] words) {
+    System.exit(new CommandLine(new Driver()).execute(words));
   }
 
-  public static void main(String[] words) throws Exception {
-    if (words.length > 0 && words[0].equals("bench")) {
-      Bench.run(words);
-      return;
+  @Override
+  public Void call() throws IOException, InterruptedException {
+    if (words.size() > 1) {
+      bench.run(words.get(1));
+      return null;
     }
-    try {
-      Arguments arguments = Arguments.parse(words, Set.of(), FLAGS);
-      if (arguments.words().size() != 1) {
-        throw new UsageException("usage: driver ADDRESS[,ADDRESS…] [FLAGS]");
-      }
-      Target target = Target.parse(arguments.words().get(0));
-      try (QuireClient client = arguments.client(target, Map.of())) {
-        new Driver(client, arguments.flags().get("token")).serve();
-      }
-    } catch (UsageException e) {
-      System.err.println("driver: " + e.getMessage());
-      System.exit(2);
+    try (QuireClient made = connect.client(words.get(0))) {
+      client = made;
+      serve();
     }
+    return null;
   }
 
   private void serve() throws IOException, InterruptedException {
@@ -161,7 +157,7 @@ public final class Driver {
             : Json.object("outcome", name(update));
       }
       case "retrieve" -> {
-        Entry entry = got(client.retrieveAsync(bytes(request, "key"))).orElse(null);
+        Entry entry = got(client.getAsync(bytes(request, "key"))).orElse(null);
         if (entry == null) {
           yield Json.object("outcome", "no_such_key");
         }
@@ -272,10 +268,10 @@ public final class Driver {
   }
 
   private QuireAdmin admin(QuireClient client) {
-    if (token == null) {
+    if (connect.token == null) {
       throw new IllegalArgumentException("an operator's call needs --token");
     }
-    return client.admin(token);
+    return client.admin(connect.token);
   }
 
   /** The command line uses the forms that wait; the driver uses the others. */

@@ -1,0 +1,118 @@
+package quire.cli;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ScopeType;
+import picocli.CommandLine.TypeConversionException;
+import quire.client.QuireClient;
+import quire.client.QuireClientBuilder;
+
+/** Flags that say how to reach a store, of the command line and the driver. */
+public final class Connect {
+  private static final Pattern ADDRESS =
+      Pattern.compile(
+          "(?:(https?)://)?([A-Za-z0-9._-]*|\\[[0-9A-Fa-f:.]+])(?::([0-9]{1,5}))?(?<!/)/?");
+  private static final int RETRIES_MAX = 1_000_000;
+
+  @Option(
+      names = "--timeout",
+      scope = ScopeType.INHERIT,
+      converter = Time.class,
+      paramLabel = "TIME",
+      description = "Longest time for a call, as 500ms, 5s or 2min.")
+  Duration timeout;
+
+  @Option(
+      names = "--retries",
+      scope = ScopeType.INHERIT,
+      defaultValue = "3",
+      paramLabel = "TIMES",
+      description = "How often to send again; 3 if absent.")
+  int retries;
+
+  @Option(
+      names = "--token",
+      scope = ScopeType.INHERIT,
+      defaultValue = "${env:QUIRE_TOKEN}",
+      description = "Token for a server that asks for one; better in QUIRE_TOKEN.")
+  public String token;
+
+  @Option(
+      names = "--ca",
+      scope = ScopeType.INHERIT,
+      defaultValue = "${env:SSL_CERT_FILE}",
+      description = "Certificates in PEM to trust, instead of the system's.")
+  Path ca;
+
+  @Option(
+      names = "--certificate",
+      scope = ScopeType.INHERIT,
+      description = "Certificate in PEM to show to the server.")
+  Path certificate;
+
+  @Option(
+      names = "--key-file",
+      scope = ScopeType.INHERIT,
+      description = "Private key of --certificate.")
+  Path keyFile;
+
+  /**
+   * A client of the servers at addresses with commas between.
+   *
+   * @throws IllegalArgumentException if a flag or an address is wrong
+   */
+  public QuireClient client(String text) {
+    boolean isTls = text.contains("https://");
+    String[] addresses = text.split(",", -1);
+    for (int i = 0; i < addresses.length; i++) {
+      Matcher found = ADDRESS.matcher(addresses[i]);
+      if (!found.matches() || addresses[i].isEmpty() || isTls != "https".equals(found.group(1))) {
+        throw new IllegalArgumentException(
+            "'" + addresses[i] + "' is no address; it must be HOST:PORT, as 127.0.0.1:10086");
+      }
+      String host = found.group(2).isEmpty() ? "127.0.0.1" : found.group(2);
+      addresses[i] = host + ":" + (found.group(3) == null ? "10086" : found.group(3));
+    }
+    if ((certificate == null) != (keyFile == null) || retries < 0 || retries > RETRIES_MAX) {
+      throw new IllegalArgumentException(
+          "--certificate and --key-file belong together, and --retries must be 0 to 1000000");
+    }
+    QuireClientBuilder builder = QuireClient.builder(addresses);
+    if (token != null && !token.isEmpty()) {
+      builder.token(token);
+    }
+    if (isTls) {
+      builder.tls();
+      if (ca != null) {
+        builder.trust(ca);
+      }
+      if (certificate != null) {
+        builder.identity(certificate, keyFile);
+      }
+    }
+    QuireClient client = builder.build().withRetries(retries);
+    return timeout == null ? client : client.withTimeout(timeout);
+  }
+
+  private static final class Time implements ITypeConverter<Duration> {
+    private static final Pattern FORM = Pattern.compile("([0-9]{1,9}(?:\\.[0-9]+)?)(ms|s|min)?");
+
+    @Override
+    public Duration convert(String text) {
+      Matcher found = FORM.matcher(text);
+      if (found.matches()) {
+        String unit = found.group(2) == null ? "s" : found.group(2);
+        double ms = unit.equals("ms") ? 1 : unit.equals("s") ? 1_000 : 60_000;
+        ms *= Double.parseDouble(found.group(1));
+        if (ms >= 1 && ms <= Duration.ofDays(1).toMillis()) {
+          return Duration.ofNanos((long) (ms * 1e6));
+        }
+      }
+      throw new TypeConversionException("it must be a time from 1ms to 24h, as 500ms, 5s or 2min");
+    }
+  }
+}
