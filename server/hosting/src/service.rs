@@ -17,7 +17,7 @@ use quire_net::turned_on;
 use quire_rpc::{
     Limits,
     rustls::ServerConfig,
-    server::{Builder, Observer},
+    server::{Builder, ConnectionRegistry, Observer},
 };
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
@@ -86,6 +86,8 @@ pub struct Serving {
     pub observer: Observe,
     /// Guard for each server.
     pub guard: Guard,
+    /// Open connections of all ports.
+    pub connections: ConnectionRegistry,
     /// Set for TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// The runtimes of the threads that serve connections.

@@ -11,5 +11,5 @@ mod sampler;
 pub use figures::{
     Calls, Commits, Figures, Level, Levels, MethodFigures, MethodPoint, Point, Purchases, Reason, ServiceHealth, Times,
 };
-pub use operate::{BackupPieces, MakeBackup, Making, Operate, Sources};
+pub use operate::{BackupPieces, MakeBackup, Making, Operate, Sources, VerifyBackup};
 pub use quire_rpc::server::OpenConnection;

@@ -3,7 +3,8 @@
 use std::{
     cmp::Reverse,
     collections::VecDeque,
-    fmt, io,
+    fmt,
+    io::{self, Read},
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, SystemTime},
@@ -11,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use hosting::{Client, Error, Shares};
+use hosting::{Client, Error, Share, Shares};
 use quire_rpc::server::{ConnectionRegistry, OpenConnection};
 use tokio::{
     sync::{Semaphore, watch},
@@ -30,9 +31,12 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Points that are kept: an hour.
 const POINTS_MAX: usize = 3600;
 
-/// Backups that wait, are being made, or are read, each with a file in the data folder until its reader is gone. One client
-/// alone may have three of them.
+/// Backups that wait, are being made, are read, or are verified; each but the last kind has a file in the data folder until its
+/// reader is gone. One client alone may have three of them.
 const BACKUPS_MAX: usize = 4;
+
+/// Error before the first sample.
+const STARTING: &str = "the server is still starting; try again after a pause";
 
 /// Pieces of a backup's file, in their order.
 pub type BackupPieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -43,6 +47,9 @@ pub type Making = Pin<Box<dyn Future<Output = Result<BackupPieces, Error>> + Sen
 /// Makes a backup of the data folder.
 pub type MakeBackup = Box<dyn Fn() -> Result<BackupPieces, Error> + Send + Sync>;
 
+/// Reads a backup's file to its end and verifies its checksums; returns a description of its contents.
+pub type VerifyBackup = Box<dyn Fn(&mut dyn Read) -> Result<String, Error> + Send + Sync>;
+
 /// The parts of a server that figures and backups are made from. All of them may block.
 pub struct Sources {
     /// The page `/metrics`.
@@ -51,6 +58,8 @@ pub struct Sources {
     pub health: Box<dyn Fn() -> Vec<ServiceHealth> + Send + Sync>,
     /// Makes a backup.
     pub backup: MakeBackup,
+    /// Verifies a backup.
+    pub verify: VerifyBackup,
 }
 
 /// The operators' view of a server; clones are the same.
@@ -64,7 +73,7 @@ struct Inner {
     points: Mutex<VecDeque<Arc<Point>>>,
     /// One backup at a time is made.
     making: Arc<Semaphore>,
-    /// Backups that wait, are being made, or are read, by client.
+    /// Backups that wait, are being made, are read, or are verified, by client.
     backups: Shares,
     /// True once watches must end.
     ending: watch::Sender<bool>,
@@ -117,15 +126,9 @@ impl Operate {
     /// for it, or are read meanwhile.
     pub async fn backup(&self, client: Client) -> Result<BackupPieces, Error> {
         if self.0.sources.get().is_none() {
-            return Err("the server is still starting; try again after a pause".into());
+            return Err(STARTING.into());
         }
-        let Some(share) = self.0.backups.take(client) else {
-            let text = format!(
-                "at most {BACKUPS_MAX} backups are made or read at once, of which one client has three: read one to its end, \
-                 or cancel it"
-            );
-            return Err(text.into());
-        };
+        let share = self.share(client)?;
         let permit = Arc::clone(&self.0.making).acquire_owned().await?;
         let inner = Arc::clone(&self.0);
         // Cannot be aborted: a backup whose caller is gone keeps its permits until its file is made, and so removed.
@@ -134,9 +137,31 @@ impl Operate {
             drop(permit);
             Some((pieces?, share))
         });
-        let (pieces, share) = made.await?.ok_or("the server is still starting")?;
+        let (pieces, share) = made.await?.ok_or(STARTING)?;
         // Given back when the stream is dropped.
         Ok(Box::pin(pieces?.inspect(move |_| _ = &share)))
+    }
+
+    /// Verifies the file of a backup for this client, whose reads may block; returns a description of its contents.
+    pub async fn verify(&self, client: Client, mut file: impl Read + Send + 'static) -> Result<String, Error> {
+        let share = self.share(client)?;
+        let inner = Arc::clone(&self.0);
+        let verified = spawn_blocking(move || {
+            let verified = inner.sources.get().map(|sources| (sources.verify)(&mut file));
+            drop(share);
+            verified
+        });
+        verified.await?.ok_or(STARTING)?
+    }
+
+    fn share(&self, client: Client) -> Result<Share, Error> {
+        self.0.backups.take(client).ok_or_else(|| {
+            let text = format!(
+                "at most {BACKUPS_MAX} backups are made, read or verified at once, of which one client has three: read one to \
+                 its end, or cancel it"
+            );
+            text.into()
+        })
     }
 
     /// Makes a sample of these sources once a second, until `stopped` completes; then it ends all watches.
@@ -203,7 +228,8 @@ mod tests {
 
     fn operate(backup: MakeBackup) -> Operate {
         let operate = Operate::new(ConnectionRegistry::default());
-        let sources = Sources { metrics: Box::new(String::new), health: Box::new(Vec::new), backup };
+        let verify: VerifyBackup = Box::new(|file| Ok(io::read_to_string(file)?));
+        let sources = Sources { metrics: Box::new(String::new), health: Box::new(Vec::new), backup, verify };
         assert!(operate.0.sources.set(sources).is_ok());
         operate
     }
@@ -241,7 +267,8 @@ mod tests {
             slow.push(operate.backup(client("anna")).await.expect("a backup"));
         }
         let refused = operate.backup(client("anna")).await.err().expect("a refusal").to_string();
-        assert!(refused.contains("at most 4 backups are made or read at once"), "{refused}");
+        assert!(refused.contains("at most 4 backups are made, read or verified at once"), "{refused}");
+        assert!(operate.verify(client("anna"), io::empty()).await.is_err(), "a share of its own counts too");
         let other = operate.backup(client("ben")).await.expect("a backup");
         assert!(operate.backup(client("cleo")).await.is_err(), "four are there");
         drop((slow, other));

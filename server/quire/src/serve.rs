@@ -137,6 +137,7 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
         threads: config.threads,
         operate: operate.clone(),
         backup,
+        verify: Box::new(backup::verify),
     };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());

@@ -17,6 +17,6 @@ mod settings;
 
 pub use game::{Checksum, Sums, hash};
 pub use refusal::Refusal;
-pub use registry::Games;
+pub use registry::{EndedGame, Games};
 pub use service::RpcGameService;
 pub use settings::{GameLimits, Group, LEAN_PORT, PORT, Settings};

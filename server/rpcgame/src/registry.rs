@@ -1,11 +1,11 @@
 //! Registry of the running games by group: their limit, and their expiry.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hosting::{Client, Share, Shares};
 use tokio::sync::{oneshot, watch};
@@ -42,6 +42,18 @@ enum Key {
     Server,
 }
 
+impl Key {
+    /// Description for operators.
+    fn text(&self) -> Box<str> {
+        match self {
+            Self::Named(name) => name.clone(),
+            Self::Connection(_) => "a connection".into(),
+            Self::Address(address) => address.to_string().into(),
+            Self::Server => "the server".into(),
+        }
+    }
+}
+
 /// A game's room, and the connection it ends with.
 #[derive(Debug)]
 struct Entry {
@@ -58,6 +70,22 @@ impl Entry {
     }
 }
 
+/// A game that a client ended.
+#[derive(Clone, Debug)]
+pub struct EndedGame {
+    /// The game's name, or the reason for its players being in one game.
+    pub group: Box<str>,
+    /// Its checksums.
+    pub sums: Sums,
+    /// Its messages.
+    pub messages: u64,
+    /// Its end.
+    pub at: SystemTime,
+}
+
+/// Ended games that are kept.
+const RECENT_MAX: usize = 20;
+
 #[derive(Debug)]
 struct Shared {
     limits: GameLimits,
@@ -65,6 +93,8 @@ struct Shared {
     shares: Shares,
     waiting_bytes: Arc<AtomicUsize>,
     ended: watch::Sender<u64>,
+    /// Games that ended last, oldest first.
+    recent: Mutex<VecDeque<EndedGame>>,
     counts: Counts,
 }
 
@@ -83,6 +113,7 @@ impl Games {
             limits,
             waiting_bytes: Arc::default(),
             ended: watch::Sender::new(0),
+            recent: Mutex::default(),
             counts: Counts::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -129,15 +160,27 @@ impl Games {
         let (key, _) = self.key(caller)?;
         let mut entries = self.lock();
         // Closed before anyone can find another room for the group.
-        let sums = entries.remove(&key).map(|entry| entry.room.close());
+        let closed = entries.remove(&key).map(|entry| entry.room.close());
         drop(entries);
-        self.note_ended(1);
-        Ok(sums.unwrap_or_else(Sums::of_nothing))
+        let (sums, messages) = closed.unwrap_or_else(|| (Sums::of_nothing(), 0));
+        self.note_ended(1, EndedGame { group: key.text(), sums, messages, at: SystemTime::now() });
+        Ok(sums)
     }
 
-    /// Records games that ended on a transport with its own game.
-    pub(crate) fn note_ended(&self, games: u64) {
+    /// Records games that ended, of which `last` was the last.
+    pub(crate) fn note_ended(&self, games: u64, last: EndedGame) {
+        let mut recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back(last);
+        drop(recent);
         self.shared.ended.send_modify(|ended| *ended += games);
+    }
+
+    /// Games that ended last, newest first. Of those that end together on one lean connection, the last is kept.
+    pub fn recent(&self) -> Vec<EndedGame> {
+        self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
     }
 
     /// The room of the caller's game; if there is none, a new one, charged to the client.
@@ -357,13 +400,14 @@ impl Room {
     }
 
     /// Ends the game and closes the room.
-    pub(super) fn close(&self) -> Sums {
+    pub(super) fn close(&self) -> (Sums, u64) {
         let mut state = self.lock();
         state.is_closed = true;
+        let messages = state.game.handled();
         let (sums, bytes) = state.game.end();
         drop(state);
         self.release(bytes);
-        sums
+        (sums, messages)
     }
 }
 

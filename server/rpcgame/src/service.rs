@@ -100,7 +100,8 @@ impl Service for RpcGameService {
             let tls = serving.tls.clone().filter(|_| !address.ip().is_loopback());
             let server = lean::Server::new(self.games.clone(), self.lean_limits.clone(), drain)
                 .guarded(self.auth.authenticator(Some(Scope::Play), address), tls)
-                .charged_to(serving.limits.memory.clone());
+                .charged_to(serving.limits.memory.clone())
+                .listed_in(serving.connections.clone());
             let (workers, stopped) = (serving.workers.clone(), serving.stopped());
             serving.tasks.spawn(async move {
                 server.serve(listener, workers, stopped).await;

@@ -14,6 +14,7 @@ use std::{
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
 use hosting::{Client, Permit, access::Challenge};
+use quire_rpc::server::ListedCaller;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -45,56 +46,8 @@ enum Answer {
     Failed(Form, Fault),
 }
 
-/// Serves a client until either side ends the connection.
-pub(crate) async fn serve<S>(
-    stream: S,
-    runner: Arc<Runner>,
-    client: Client,
-    challenge: Option<Box<Challenge>>,
-    permit: Option<&Permit>,
-    mut stop: watch::Receiver<bool>,
-) -> Closed
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut connection = Connection::new(stream, runner, client, challenge);
-    let mut timer = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
-    let mut stopped = pin!(stop.wait_for(|stop| *stop));
-    std::future::poll_fn(|context| {
-        // An error means that the sender is gone, which ends the connection too.
-        if connection.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
-            connection.end(Closed::Drained);
-        }
-        if connection.ending.is_none() && permit.is_some_and(|permit| permit.poll_leave(context).is_ready()) {
-            connection.end(Closed::Replaced);
-        }
-        loop {
-            let polled = connection.poll(context);
-            if let Some(permit) = permit {
-                permit.set_busy(connection.is_busy());
-                if connection.is_known {
-                    permit.known().store(true, Relaxed);
-                }
-            }
-            if let Poll::Ready(closed) = polled {
-                return Poll::Ready(closed);
-            }
-            let Some(deadline) = connection.deadline() else { return Poll::Pending };
-            // Deadlines mostly move later; the timer follows when it expires, not with every request.
-            if timer.deadline() > deadline {
-                timer.as_mut().reset(deadline);
-            }
-            ready!(timer.as_mut().poll(context));
-            if Instant::now() >= deadline {
-                return Poll::Ready(connection.time_out());
-            }
-            timer.as_mut().reset(deadline);
-        }
-    })
-    .await
-}
-
-struct Connection<S> {
+/// A client's connection.
+pub(crate) struct Connection<S> {
     stream: S,
     runner: Arc<Runner>,
     lines: Lines,
@@ -123,7 +76,7 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, runner: Arc<Runner>, client: Client, challenge: Option<Box<Challenge>>) -> Self {
+    pub(crate) fn new(stream: S, runner: Arc<Runner>, client: Client, challenge: Option<Box<Challenge>>) -> Self {
         Self {
             stream,
             lines: Lines::new(runner.limits.line_bytes),
@@ -141,6 +94,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             lingering_until: None,
             active_at: Instant::now(),
         }
+    }
+
+    /// Serves the client until either side ends the connection.
+    pub(crate) async fn serve(
+        &mut self,
+        permit: Option<&Permit>,
+        caller: &ListedCaller,
+        mut stop: watch::Receiver<bool>,
+    ) -> Closed {
+        let mut timer = pin!(sleep_until(self.active_at + self.runner.limits.idle));
+        let mut stopped = pin!(stop.wait_for(|stop| *stop));
+        std::future::poll_fn(|context| {
+            // An error means that the sender is gone, which ends the connection too.
+            if self.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
+                self.end(Closed::Drained);
+            }
+            if self.ending.is_none() && permit.is_some_and(|permit| permit.poll_leave(context).is_ready()) {
+                self.end(Closed::Replaced);
+            }
+            loop {
+                let polled = self.poll(context);
+                if let Some(permit) = permit {
+                    permit.set_busy(self.is_busy());
+                    if self.is_known {
+                        permit.known().store(true, Relaxed);
+                        caller.note_client(&self.client);
+                    }
+                }
+                if let Poll::Ready(closed) = polled {
+                    return Poll::Ready(closed);
+                }
+                let Some(deadline) = self.deadline() else { return Poll::Pending };
+                // Deadlines mostly move later; the timer follows when it expires, not with every request.
+                if timer.deadline() > deadline {
+                    timer.as_mut().reset(deadline);
+                }
+                ready!(timer.as_mut().poll(context));
+                if Instant::now() >= deadline {
+                    return Poll::Ready(self.time_out());
+                }
+                timer.as_mut().reset(deadline);
+            }
+        })
+        .await
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
@@ -433,6 +430,8 @@ pub(crate) enum Closed {
     Replaced,
     /// The connection failed.
     Broken(std::io::Error),
+    /// An operator cut it.
+    Cut,
     /// The server has stopped.
     Stopped,
 }
@@ -449,6 +448,7 @@ impl Closed {
             Self::Drained => "drained",
             Self::Replaced => "replaced",
             Self::Broken(_) => "broken",
+            Self::Cut => "cut",
             Self::Stopped => "stopped",
         }
     }

@@ -20,7 +20,7 @@ mod settings;
 mod socket;
 mod turns;
 
-pub use metrics::{Levels, Metrics};
+pub use metrics::{Answered, Levels, Metrics};
 pub use server::Server;
 pub use service::TasksService;
 pub use settings::{Concurrency, Limits, PORT, Settings};

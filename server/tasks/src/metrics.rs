@@ -1,6 +1,10 @@
 //! Metrics of the task server.
 
-use std::sync::Arc;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
 
 use hosting::metrics::collect;
 use prometheus_client::{
@@ -8,7 +12,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{cpu::Load, line::BadLine, task::Kind};
+use crate::{
+    cpu::Load,
+    line::BadLine,
+    task::{Kind, Task},
+};
 
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +38,8 @@ impl Outcome {
 }
 
 /// Reasons for closing a connection, as named in metrics and logs.
-pub(crate) const CLOSED: [&str; 9] =
-    ["finished", "bad line", "denied", "idle", "unread", "drained", "replaced", "broken", "stopped"];
+pub(crate) const CLOSED: [&str; 10] =
+    ["finished", "bad line", "denied", "idle", "unread", "drained", "replaced", "broken", "cut", "stopped"];
 
 type Labels = [(&'static str, &'static str); 1];
 
@@ -54,6 +62,21 @@ pub struct Levels {
     pub requests: Vec<(&'static str, &'static str, u64)>,
 }
 
+/// A task that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// Name of its type.
+    pub kind: &'static str,
+    /// Its argument.
+    pub seed: u64,
+    /// Its result.
+    pub result: u8,
+    /// Outcome, as named in metrics.
+    pub outcome: &'static str,
+    /// Time of the answer.
+    pub at: SystemTime,
+}
+
 /// One counter for each combination of labels, so that counting needs no look-up.
 #[derive(Debug)]
 struct Counters {
@@ -64,7 +87,12 @@ struct Counters {
     connections: Gauge,
     in_flight: Gauge,
     cpu: Arc<Load>,
+    /// Tasks answered last, oldest first.
+    recent: Mutex<VecDeque<Answered>>,
 }
+
+/// Tasks that are kept.
+const RECENT_MAX: usize = 20;
 
 impl Metrics {
     /// Registers all counters in `registry`; those at 0 are shown too.
@@ -82,6 +110,7 @@ impl Metrics {
             connections: Gauge::default(),
             in_flight: Gauge::default(),
             cpu: Arc::default(),
+            recent: Mutex::default(),
         };
         let cpu = Arc::clone(&counters.cpu);
         collect(registry, move |page| {
@@ -114,6 +143,21 @@ impl Metrics {
             cpu_running_peak: self.0.cpu.peak(),
             requests: requests.collect(),
         }
+    }
+
+    /// The tasks answered last, newest first. Of those answered at the same moment by several threads, one is kept.
+    pub fn recent(&self) -> Vec<Answered> {
+        self.0.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().copied().collect()
+    }
+
+    /// Keeps a task's result.
+    pub(crate) fn note(&self, task: Task, result: u8, outcome: Outcome) {
+        let Ok(mut recent) = self.0.recent.try_lock() else { return };
+        if recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        let (kind, outcome) = (task.kind.name(), Outcome::NAMES[outcome as usize]);
+        recent.push_back(Answered { kind, seed: task.seed, result, outcome, at: SystemTime::now() });
     }
 
     /// Load of the CPU threads.

@@ -60,6 +60,7 @@ impl Runner {
     pub(crate) fn known(&self, task: Task) -> Option<u8> {
         let result = self.cache.as_ref()?.get(&task)?;
         self.metrics.answered(task.kind, Outcome::Cached);
+        self.metrics.note(task, result, Outcome::Cached);
         Some(result)
     }
 
@@ -101,6 +102,7 @@ impl Runner {
             None => compute.await,
         }?;
         request.outcome = outcome;
+        self.metrics.note(task, result, outcome);
         Ok(result)
     }
 

@@ -9,7 +9,7 @@ use hosting::{
     access::{Authenticator, Challenge},
 };
 use quire_net::{Accept, before, handshake, turned_on};
-use quire_rpc::rustls::ServerConfig;
+use quire_rpc::{rustls::ServerConfig, server::ConnectionRegistry};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    connection::{self, Closed},
+    connection::{Closed, Connection},
     metrics::Metrics,
     runner::Runner,
     settings::Settings,
@@ -28,18 +28,29 @@ use crate::{
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Name of the protocol among open connections.
+const USER_AGENT: &str = "task lines";
+
 /// The task server; clones share results and limits.
 #[derive(Clone, Debug)]
 pub struct Server {
     runner: Arc<Runner>,
     acceptor: Acceptor,
+    connections: ConnectionRegistry,
 }
 
 impl Server {
     /// `cpu_threads` is the runtime whose pool for blocking work runs CPU-bound tasks.
     pub fn new(settings: &Settings, metrics: Metrics, cpu_threads: Handle) -> Self {
         let acceptor = Acceptor::new("tasks.connections", settings.limits.connections);
-        Self { runner: Arc::new(Runner::new(settings, metrics, cpu_threads)), acceptor }
+        let runner = Arc::new(Runner::new(settings, metrics, cpu_threads));
+        Self { runner, acceptor, connections: ConnectionRegistry::default() }
+    }
+
+    /// Lists the server's connections in this registry.
+    #[must_use]
+    pub fn listed_in(self, connections: ConnectionRegistry) -> Self {
+        Self { connections, ..self }
     }
 
     /// Requires the credentials that `authenticator` does, and TLS if `tls` is set.
@@ -60,14 +71,14 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        self.serve_one(stream, peer, Client::Unknown, None, None, stop).await
+        self.serve_one(stream, peer, None, None, None, stop).await
     }
 
     async fn serve_one<S>(
         &self,
         stream: S,
         peer: impl Display,
-        client: Client,
+        address: Option<SocketAddr>,
         challenge: Option<Box<Challenge>>,
         permit: Option<&Permit>,
         stop: watch::Receiver<bool>,
@@ -76,7 +87,12 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let counted = self.runner.metrics.connection();
-        let closed = connection::serve(stream, Arc::clone(&self.runner), client, challenge, permit, stop).await;
+        let mut listed = self.connections.open(address, USER_AGENT);
+        let (stream, caller) = (listed.metered(stream), listed.caller());
+        let client = Client::at(address.map(|address| address.ip()));
+        let mut connection = Connection::new(stream, Arc::clone(&self.runner), client, challenge);
+        let served = listed.unless_cut(pin!(connection.serve(permit, &caller, stop))).await;
+        let closed = served.unwrap_or(Closed::Cut);
         log(&peer, &closed);
         let reason = closed.name();
         counted.close(reason);
@@ -98,10 +114,9 @@ impl Accept for Server {
     async fn connection(self, stream: TcpStream, peer: SocketAddr, permit: Permit, stop: watch::Receiver<bool>) {
         // If the system refuses, the first write fails with the reason.
         let _ = prepare(&stream);
-        let client = Client::at(Some(peer.ip()));
         let challenge = |certificates: Vec<Bytes>| self.acceptor.challenge(Some(peer), certificates).map(Box::new);
         let Some(tls) = self.acceptor.tls() else {
-            self.serve_one(stream, peer, client, challenge(Vec::new()), Some(&permit), stop).await;
+            self.serve_one(stream, peer, Some(peer), challenge(Vec::new()), Some(&permit), stop).await;
             return;
         };
         // Boxed: plain connections need no room for TLS.
@@ -109,7 +124,7 @@ impl Accept for Server {
         match before(shaking, pin!(permit.leave())).await {
             None => {}
             Some(Ok((stream, certificates))) => {
-                let serving = self.serve_one(stream, peer, client, challenge(certificates), Some(&permit), stop);
+                let serving = self.serve_one(stream, peer, Some(peer), challenge(certificates), Some(&permit), stop);
                 Box::pin(serving).await;
             }
             Some(Err(error)) => tracing::info!(%peer, %error, "a task connection has no TLS"),

@@ -63,7 +63,8 @@ impl Service for TasksService {
         let Some(first) = runtimes.first() else { return Ok(()) };
         let server = Server::new(&self.settings, self.metrics.clone(), first.handle().clone());
         let tls = serving.tls.clone().filter(|_| !address.ip().is_loopback());
-        let server = server.guarded(self.auth.authenticator(Some(Scope::Tasks), address), tls);
+        let authenticator = self.auth.authenticator(Some(Scope::Tasks), address);
+        let server = server.guarded(authenticator, tls).listed_in(serving.connections.clone());
         for (number, runtime) in runtimes.into_iter().enumerate() {
             let (server, listener, stop) = (server.clone(), listener.try_clone()?, serving.stop.clone());
             let ended = serve(number, runtime, server, listener, stop)?;

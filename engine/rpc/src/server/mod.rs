@@ -25,6 +25,6 @@ pub use memory::{CUT, Charge, Memory};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use quire_net::{Client, Share, Shares};
 pub(crate) use registry::ConnectionState;
-pub use registry::{ConnectionRegistry, OpenConnection};
+pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, OpenConnection};
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

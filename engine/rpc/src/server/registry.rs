@@ -6,15 +6,17 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use quire_net::Client;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// Close reason of a connection that an operator cut.
@@ -45,7 +47,7 @@ pub struct OpenConnection {
     pub client: Client,
     /// User agent of a recent call, cut to 256 bytes; empty if there is none.
     pub user_agent: String,
-    /// Calls that wait for something.
+    /// Calls that wait for something; 0 for a protocol other than HTTP.
     pub calls_in_flight: usize,
     /// Bytes read, after decryption.
     pub bytes_read: u64,
@@ -76,12 +78,13 @@ impl ConnectionRegistry {
         true
     }
 
-    /// Adds a connection until the result is dropped.
-    pub(crate) fn open(&self, address: Option<SocketAddr>) -> Listed {
+    /// Adds a connection until the result is dropped. A server of another protocol than HTTP gives the protocol's name as
+    /// user agent.
+    pub fn open(&self, address: Option<SocketAddr>, user_agent: &str) -> ListedConnection {
         let id = self.0.last.fetch_add(1, Relaxed) + 1;
-        let state = Arc::new(ConnectionState::new(id, address));
+        let state = Arc::new(ConnectionState::new(id, address, user_agent));
         self.lock().insert(id, Arc::clone(&state));
-        Listed { registry: self.clone(), state, registered: None }
+        ListedConnection { registry: self.clone(), state, registered: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<ConnectionState>>> {
@@ -96,21 +99,31 @@ impl fmt::Debug for ConnectionRegistry {
 }
 
 /// A connection's place in the registry, removed on drop.
-pub(crate) struct Listed {
+#[derive(Debug)]
+pub struct ListedConnection {
     registry: ConnectionRegistry,
     state: Arc<ConnectionState>,
     /// The waker that a cut wakes.
     registered: Option<Waker>,
 }
 
-impl Listed {
+impl ListedConnection {
     pub(crate) fn state(&self) -> &Arc<ConnectionState> {
         &self.state
     }
 
+    /// Counts the bytes of `stream` as the connection's.
+    pub fn metered<S>(&self, stream: S) -> Metered<S> {
+        Metered { stream, state: Arc::clone(&self.state), bytes_read: 0, bytes_written: 0 }
+    }
+
+    /// Names the caller later.
+    pub fn caller(&self) -> ListedCaller {
+        ListedCaller(Arc::clone(&self.state))
+    }
+
     /// Serves the connection by `future`; `None` if it is cut before that completes.
-    pub(crate) async fn unless_cut<F: Future>(&mut self, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
+    pub async fn unless_cut<F: Future>(&mut self, mut future: Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| if self.is_cut(cx.waker()) { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Some) }).await
     }
 
@@ -126,9 +139,74 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for ListedConnection {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.state.id);
+    }
+}
+
+/// The caller of a listed connection.
+#[derive(Debug)]
+pub struct ListedCaller(Arc<ConnectionState>);
+
+impl ListedCaller {
+    /// Notes the client that the caller has shown to be.
+    #[inline]
+    pub fn note_client(&self, client: &Client) {
+        self.0.note_client(client);
+    }
+}
+
+/// A connection's stream whose bytes are counted; made by [`ListedConnection::metered`].
+#[derive(Debug)]
+pub struct Metered<S> {
+    stream: S,
+    state: Arc<ConnectionState>,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+impl<S> Metered<S> {
+    fn note(&self) {
+        let turn = Turn {
+            bytes_read: self.bytes_read,
+            bytes_written: self.bytes_written,
+            calls_in_flight: 0,
+            buffered_bytes: 0,
+        };
+        self.state.note(turn, Instant::now());
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, into);
+        let read = into.filled().len() - before;
+        if read > 0 {
+            self.bytes_read += read as u64;
+            self.note();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(written)) = polled {
+            self.bytes_written += written as u64;
+            self.note();
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -168,8 +246,9 @@ struct Described {
 }
 
 impl ConnectionState {
-    fn new(id: u64, address: Option<SocketAddr>) -> Self {
-        let caller = Described { client: Client::at(address.map(|address| address.ip())), user_agent: Box::default() };
+    fn new(id: u64, address: Option<SocketAddr>, user_agent: &str) -> Self {
+        let client = Client::at(address.map(|address| address.ip()));
+        let caller = Described { client, user_agent: user_agent.into() };
         Self {
             id,
             address,

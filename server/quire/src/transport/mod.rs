@@ -21,7 +21,7 @@ use hosting::{
     metrics::{self, Refusals},
 };
 use operate::{
-    MakeBackup, Operate, Sources,
+    MakeBackup, Operate, Sources, VerifyBackup,
     grpc::{
         OperatorService,
         wire::operator_server::{self, OperatorServer},
@@ -81,6 +81,8 @@ pub(crate) struct Front {
     pub operate: Operate,
     /// Backs up the data of the services.
     pub backup: BackUp,
+    /// Verifies a backup.
+    pub verify: VerifyBackup,
 }
 
 /// Makes backups of services.
@@ -101,7 +103,7 @@ impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
         let Front { mut services, declared, auth, address, limits, mut metrics, refusals, tls, operate, .. } = front;
-        let backup = front.backup;
+        let (backup, verify) = (front.backup, front.verify);
         let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
         let (is_short, short) = watch::channel(false);
@@ -126,6 +128,7 @@ impl Transport {
             limits,
             observer,
             guard: Arc::clone(&guard),
+            connections: operate.registry().clone(),
             tls: tls.clone(),
             workers,
             stop: stop.clone(),
@@ -142,6 +145,7 @@ impl Transport {
             metrics: pages::metrics(Arc::clone(&metrics)),
             health: pages::health_of_each(Arc::clone(&services), declared, short.clone()),
             backup: backup(Arc::clone(&services)),
+            verify,
         };
         let stopped = serving.stopped();
         serving.tasks.spawn(async move {

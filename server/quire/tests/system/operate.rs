@@ -1,6 +1,12 @@
 //! `quire.Operator`: the figures of a running server, its connections, its backup; and `quire top`.
 
-use std::{collections::HashMap, fs, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
 
 use bookstore::grpc::wire::ItemNumberRequest;
 use operate::grpc::wire::{
@@ -9,6 +15,7 @@ use operate::grpc::wire::{
 };
 use quire_rpc::{Code, Request};
 
+use super::{rpcgame::ports, tasks::address};
 use crate::common::{
     http,
     process::{self, Server, Start},
@@ -113,6 +120,30 @@ async fn an_operator_sees_who_is_connected_and_cuts_one() {
     let again = operator.cut_connection(CutConnectionRequest { id: other.id }).await.expect("an answer").into_inner();
     assert!(!again.success && again.message.contains("no connection"), "{again:?}");
     server.stop();
+}
+
+#[tokio::test]
+async fn connections_of_tasks_and_of_the_lean_port_are_listed_and_cut() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let operator = operator(&server);
+    let (tasks, lean) = (address(&server).to_string(), ports(&server).1);
+    for (port, bytes, user_agent) in [(tasks, &b"0 7\n"[..], "task lines"), (lean, &[0], "lean protocol")] {
+        let mut stream = TcpStream::connect(&port).expect("a connection");
+        stream.write_all(bytes).expect("the server reads");
+        let own = stream.local_addr().expect("an address").to_string();
+        let open = kit::poll("the connection's bytes", async || {
+            let listed = operator.list_connections(ListConnectionsRequest::default()).await.expect("a list");
+            listed.into_inner().connections.into_iter().find(|open| open.address == own && open.bytes_read > 0)
+        });
+        let open = open.await;
+        assert_eq!((&*open.user_agent, open.bytes_read), (user_agent, bytes.len() as u64));
+        let cut = operator.cut_connection(CutConnectionRequest { id: open.id }).await.expect("an answer").into_inner();
+        assert!(cut.success, "{cut:?}");
+        let mut rest = Vec::new();
+        // A reset is as good as an end.
+        drop(stream.read_to_end(&mut rest));
+    }
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use super::{
 use crate::common::{
     PATIENCE,
     http::{Page, metric},
-    process::{Server, Start},
+    process::{Server, Start, run},
     store::{BOOK, folder, folder_with, one, other_program},
     wait_for,
 };
@@ -406,6 +406,43 @@ fn a_backup_is_made_and_its_age_is_shown() {
 }
 
 #[test]
+fn a_file_is_verified_as_a_backup_and_a_damaged_one_is_not() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let made = run(folder.path(), &["backup", "store.backup", "--data", "data"], "");
+    assert!(made.status.success(), "{made:?}");
+    let file = fs::read(folder.path().join("store.backup")).expect("a file");
+    let page = get(&server, "/admin/backups", "");
+    let path = "/admin/backups/verify";
+    let verify = |file: &[u8]| upload(&server, path, &form(&page, path), file, "").body;
+    let whole = verify(&file);
+    assert!(whole.contains("The file is whole") && whole.contains("4 books with"), "{whole}");
+    let mut damaged = file.clone();
+    damaged[file.len() / 2] ^= 1;
+    let found = verify(&damaged);
+    assert!(found.contains("The file does not hold: damaged: its part bookstore.db"), "{found}");
+    let cut = verify(&file[..file.len() / 2]);
+    assert!(cut.contains("The file does not hold: damaged"), "{cut}");
+    assert!(verify(b"no backup").contains("this is no file that `quire backup` made"));
+    assert_eq!(upload(&server, path, "secret=x&once=y", &file, "").status, 403);
+}
+
+#[test]
+fn forms_are_bounded_by_bytes() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let own = form(&get(&server, "/admin/keys", ""), "/admin/keys/create");
+    let create =
+        |bytes: usize| post(&server, "/admin/keys/create", &format!("{own}&key=k&value={}", "x".repeat(bytes)), "");
+    assert_eq!(create(256 << 10).status, 413);
+    assert_eq!(create(100 << 10).status, 303, "too long a value, of which the page tells");
+    let path = "/admin/catalogue/import";
+    let own = form(&get(&server, path, ""), path);
+    assert_eq!(upload(&server, path, &own, &vec![b'x'; 32 << 20], "").status, 413);
+    assert_eq!(post(&server, "/shop/buy", &"x".repeat(5000), "").status, 413);
+}
+
+#[test]
 fn settings_are_shown_with_their_sources_and_without_secrets() {
     let folder = folder();
     let server = closed(folder.path());
@@ -500,23 +537,21 @@ fn an_action_goes_on_without_its_browser_and_a_second_click_waits_for_it() {
 }
 
 /// A form with a file, as a browser sends it.
-fn upload(server: &Server, path: &str, form: &str, csv: &str, session: &str) -> Page {
+fn upload(server: &Server, path: &str, form: &str, file: &[u8], session: &str) -> Page {
     let fields = form.split('&').filter_map(|field| field.split_once('='));
     let part = |(name, value): (&str, &str)| {
         format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
     };
     let fields: String = fields.map(part).collect();
-    let body = format!(
-        "{fields}--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"books.csv\"\r\n\r\n{csv}\r\n--b--\r\n"
+    let before =
+        format!("{fields}--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"books.csv\"\r\n\r\n");
+    let body = [before.as_bytes(), file, b"\r\n--b--\r\n"].concat();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n{session}Content-Length: {}\r\n\
+         Content-Type: multipart/form-data; boundary=b\r\nConnection: close\r\n\r\n",
+        body.len()
     );
-    ask(
-        server.address,
-        &format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n{session}Content-Length: {}\r\n\
-             Content-Type: multipart/form-data; boundary=b\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        ),
-    )
+    ask(server.address, [head.as_bytes(), &body].concat())
 }
 
 #[tokio::test]
@@ -526,8 +561,9 @@ async fn an_import_says_first_what_it_would_do_and_does_it_once() {
     let session = sign_in(&server, TOKEN);
     let path = "/admin/catalogue/import";
     let csv = "id,title,topic,stock,price\n7,The Last One,scarcity,4,9.99\n8,Unchanged,scarcity,2,1\n9,Added,t,1,1\nx,y,z,1,1\n";
-    assert_eq!(upload(&server, path, "secret=x&once=y", csv, &session).status, 403);
-    let shown = upload(&server, path, &form(&get(&server, path, &session), path), csv, &session);
+    assert_eq!(upload(&server, path, "secret=x&once=y", csv.as_bytes(), &session).status, 403);
+    let own = form(&get(&server, path, &session), path);
+    let shown = upload(&server, path, &own, csv.as_bytes(), &session);
     for (name, count) in [("Add", 1), ("Change", 1), ("Leave as they are", 1), ("Leave out", 1)] {
         assert!(shown.body.contains(&format!("<dt>{name}</dt><dd>{count}</dd>")), "{name} in\n{}", shown.body);
     }

@@ -21,10 +21,10 @@ const HTML: &str = "Accept: text/html\r\n";
 /// Most streams of one client: three quarters of `web::STREAMS_MAX`.
 const STREAMS_OF_ONE_MAX: usize = web::STREAMS_MAX / 4 * 3;
 
-pub(crate) fn ask(address: SocketAddr, request: &str) -> http::Page {
+pub(crate) fn ask(address: SocketAddr, request: impl AsRef<[u8]>) -> http::Page {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.write_all(request.as_bytes()).expect("it is taken");
+    stream.write_all(request.as_ref()).expect("it is taken");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("an answer");
     let answer = String::from_utf8_lossy(&answer);
@@ -34,14 +34,14 @@ pub(crate) fn ask(address: SocketAddr, request: &str) -> http::Page {
 }
 
 pub(crate) fn get(server: &Server, path: &str, fields: &str) -> http::Page {
-    ask(server.address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{HTML}{fields}Connection: close\r\n\r\n"))
+    ask(server.address, format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{HTML}{fields}Connection: close\r\n\r\n"))
 }
 
 pub(crate) fn post(server: &Server, path: &str, form: &str, fields: &str) -> http::Page {
     let length = form.len();
     ask(
         server.address,
-        &format!(
+        format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\n{HTML}{fields}Content-Length: {length}\r\n\
              Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n{form}"
         ),

@@ -10,14 +10,14 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hosting::access::{Admitted, Authenticator, Challenge, Denied};
 use hosting::{Acceptor, Client, Permit};
 use quire_net::{Accept, before, handshake, turned_on};
 use quire_rpc::rustls::ServerConfig;
-use quire_rpc::server::{CUT, Charge, Memory};
+use quire_rpc::server::{CUT, Charge, ConnectionRegistry, ListedCaller, Memory};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -27,9 +27,11 @@ use tokio::time::{Instant, timeout};
 use super::session::Session;
 use crate::counts::LeanEnd;
 use crate::lean::frame::{Fault, FaultCode};
-use crate::registry::Games;
+use crate::registry::{EndedGame, Games};
 use crate::settings::LeanLimits;
 
+/// Name of the protocol among open connections.
+const USER_AGENT: &str = "lean protocol";
 /// Size of a read.
 const READ_BYTES: usize = 64 * 1024;
 /// Time limit of a TLS handshake.
@@ -54,6 +56,7 @@ pub struct Server {
     drain: Duration,
     /// Account of what connections hold.
     memory: Memory,
+    connections: ConnectionRegistry,
 }
 
 /// End of a connection: reason and details.
@@ -63,7 +66,14 @@ impl Server {
     /// Ends of games are reported to `games`. `drain` is the time that a running game has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
         let acceptor = Acceptor::new("rpcgame.lean_connections", limits.connections_max);
-        Self { games, acceptor, limits: Arc::new(limits), drain, memory: Memory::new(usize::MAX, usize::MAX) }
+        Self {
+            games,
+            acceptor,
+            limits: Arc::new(limits),
+            drain,
+            memory: Memory::new(usize::MAX, usize::MAX),
+            connections: ConnectionRegistry::default(),
+        }
     }
 
     /// Requires the credentials that `authenticator` does, and TLS if `tls` is set.
@@ -76,6 +86,12 @@ impl Server {
     #[must_use]
     pub fn charged_to(self, memory: Memory) -> Self {
         Self { memory, ..self }
+    }
+
+    /// Lists the server's connections in this registry.
+    #[must_use]
+    pub fn listed_in(self, connections: ConnectionRegistry) -> Self {
+        Self { connections, ..self }
     }
 
     /// The games it serves, which also hold its counts.
@@ -121,6 +137,8 @@ impl Server {
     ) -> End {
         let session = Session::new(self.limits.session.clone());
         let charge = self.memory.charge(Some(address));
+        let mut listed = self.connections.open(Some(address), USER_AGENT);
+        let (stream, caller) = (listed.metered(stream), listed.caller());
         let mut connection = Connection { server: self, stream, session, input: Input::default(), charge };
         let Some(permit) = permit else {
             let fault = Fault::too_many_connections(self.limits.connections_max);
@@ -134,13 +152,17 @@ impl Server {
             connection.session = connection.session.guarded(Box::new(admission(challenge, permit, shown)));
             revoked = Some(admitted);
         }
-        let ended = tokio::select! {
-            end = connection.run(permit, draining) => Some(end),
-            () = until_revoked(revoked) => None,
+        let ended = {
+            let running = pin!(connection.run(permit, draining));
+            tokio::select! {
+                end = listed.unless_cut(running) => Some(end),
+                () = until_revoked(revoked, &caller) => None,
+            }
         };
         let (code, text) = match ended {
-            Some(Err(end)) => return end,
-            Some(Ok(())) => (FaultCode::Limit, CUT),
+            Some(Some(Err(end))) => return end,
+            Some(Some(Ok(()))) => (FaultCode::Limit, CUT),
+            Some(None) => (FaultCode::Limit, "an operator cut the connection"),
             None => (FaultCode::Denied, "the credential was revoked"),
         };
         // It may be its client that takes nothing.
@@ -204,11 +226,14 @@ fn admission(
     }
 }
 
-/// Completes when the credential is revoked.
-async fn until_revoked(admitted: Option<oneshot::Receiver<Option<Admitted>>>) {
+/// Notes the client, and completes when its credential is revoked.
+async fn until_revoked(admitted: Option<oneshot::Receiver<Option<Admitted>>>, caller: &ListedCaller) {
     let Some(admitted) = admitted else { return std::future::pending().await };
     match admitted.await {
-        Ok(Some(admitted)) => admitted.revoked().await,
+        Ok(Some(admitted)) => {
+            caller.note_client(&Client::Credential(Arc::clone(admitted.name())));
+            admitted.revoked().await;
+        }
         Ok(None) | Err(_) => std::future::pending().await,
     }
 }
@@ -238,12 +263,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let taken = before - rest.len();
             self.input.consume(taken);
             games.counts().lean_handled(self.session.take_messages());
-            let ended = self.session.take_games_ended();
+            let (ended, last) = self.session.take_games_ended();
             if self.write().await?.is_none() {
                 return Ok(());
             }
-            if ended > 0 {
-                games.note_ended(ended);
+            if let Some((messages, sums)) = last {
+                let last = EndedGame { group: "a lean connection".into(), sums, messages, at: SystemTime::now() };
+                games.note_ended(ended, last);
             }
             received.map_err(|fault| (fault.code.end(), fault.to_string()))?;
             is_draining |= *draining.borrow();

@@ -6,8 +6,7 @@ use super::frame::{
     self, End, FIRST_BYTES_MAX, HEAD_BYTES, Hello, VERSION, Welcome, kind, take_bytes, take_eight, take_varint,
 };
 use super::table::Ring;
-use crate::game::hash;
-use crate::game::{Answer, Game};
+use crate::game::{Answer, Game, Sums, hash};
 use crate::lean::frame::{Fault, FaultCode};
 use crate::refusal::Refusal;
 use crate::settings::{SessionLimits, TableLimits};
@@ -47,6 +46,8 @@ pub struct Session {
     /// Messages whose values are in the output.
     unwritten_messages: u64,
     games_ended: u64,
+    /// Messages and checksums of the last of them.
+    last_ended: Option<(u64, Sums)>,
     messages: u64,
     fault: Option<Fault>,
 }
@@ -68,6 +69,7 @@ impl Session {
             written: 0,
             unwritten_messages: 0,
             games_ended: 0,
+            last_ended: None,
             messages: 0,
             fault: None,
         }
@@ -221,6 +223,7 @@ impl Session {
         let (sums, _) = self.game.end();
         self.games_ended += 1;
         let ours = End { messages, sums };
+        self.last_ended = Some((messages, sums));
         if ours != *theirs {
             tracing::warn!(?ours, ?theirs, "the checksums of a game do not match");
         }
@@ -249,9 +252,9 @@ impl Session {
         }
     }
 
-    /// Games ended since the last call.
-    pub fn take_games_ended(&mut self) -> u64 {
-        std::mem::take(&mut self.games_ended)
+    /// Number of games ended since the last call, and the messages and checksums of the last of them.
+    pub fn take_games_ended(&mut self) -> (u64, Option<(u64, Sums)>) {
+        (std::mem::take(&mut self.games_ended), self.last_ended.take())
     }
 
     /// Messages handled in complete frames since the last call.

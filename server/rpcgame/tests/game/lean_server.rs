@@ -83,7 +83,7 @@ async fn a_server_that_stops_right_behind_its_checksums_has_played_the_game() {
     let serving = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut session, mut bytes) = (Session::new(SessionLimits::default()), Vec::new());
-        while session.take_games_ended() == 0 {
+        while session.take_games_ended().0 == 0 {
             // All of it in one piece, including the last frame.
             stream.write_all(session.output()).await.unwrap();
             session.advance(session.output().len());

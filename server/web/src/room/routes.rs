@@ -50,9 +50,12 @@ pub(crate) fn router(room: &Room) -> Router {
     let files = Router::new()
         .route("/admin/catalogue/import", get(import::form).post(import::preview))
         .layer(DefaultBodyLimit::max(UPLOAD_BYTES_MAX));
+    // Of any size: it is read in pieces.
+    let backup = Router::new().route("/admin/backups/verify", post(backups::verify)).layer(DefaultBodyLimit::disable());
     let pages = pages
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .merge(files)
+        .merge(backup)
         .layer(middleware::from_fn_with_state(room.clone(), door::admit));
     let open = Router::new()
         .route("/admin/sign-in", get(door::sign_in_page).post(door::sign_in))

@@ -168,6 +168,8 @@ pub(crate) struct BackupsPage {
     pub(crate) frame: Frame,
     /// Of the newest one.
     pub(crate) age: Option<String>,
+    /// What a file holds that was verified, or the fault in it.
+    pub(crate) verified: Option<Result<String, String>>,
 }
 
 /// A kind of entries to choose.
@@ -317,6 +319,30 @@ pub(crate) struct WorkPage {
     pub(crate) tasks: Option<Vec<Figure>>,
     pub(crate) outcomes: Vec<&'static str>,
     pub(crate) requests: Vec<TaskRow>,
+    /// Newest first.
+    pub(crate) games_ended: Vec<GameRow>,
+    /// Newest first.
+    pub(crate) answered: Vec<AnsweredRow>,
+}
+
+/// A game that ended.
+#[derive(Debug)]
+pub(crate) struct GameRow {
+    pub(crate) time: String,
+    pub(crate) group: String,
+    pub(crate) messages: String,
+    pub(crate) client: String,
+    pub(crate) server: String,
+}
+
+/// A task that was answered.
+#[derive(Debug)]
+pub(crate) struct AnsweredRow {
+    pub(crate) time: String,
+    pub(crate) kind: &'static str,
+    pub(crate) seed: String,
+    pub(crate) result: u8,
+    pub(crate) outcome: &'static str,
 }
 
 /// `/admin/records`.

@@ -1,11 +1,12 @@
-//! Games and tasks: what runs, and counts since the start.
+//! Games and tasks: current ones, counts since the start, and the last results.
 
 use axum::{extract::State, http::StatusCode, response::Response};
+use humantime::format_rfc3339_seconds;
 
 use super::{
     operator::Operator,
     state::{Room, respond},
-    views::{Figure, TaskRow, WorkPage},
+    views::{AnsweredRow, Figure, GameRow, TaskRow, WorkPage},
 };
 use crate::visit::Visit;
 
@@ -43,6 +44,24 @@ pub(crate) async fn work(State(room): State<Room>, visit: Visit, operator: Opera
     let mut outcomes: Vec<&'static str> = requests.iter().map(|(_, outcome, _)| *outcome).collect();
     let rows: Vec<TaskRow> = requests.chunk_by(|one, next| one.0 == next.0).map(of_one).collect();
     outcomes.truncate(rows.first().map_or(0, |row| row.counts.len()));
+    let games_ended = room.services().games.as_ref().map(rpcgame::Games::recent).unwrap_or_default();
+    let games_ended = games_ended.into_iter().map(|game| GameRow {
+        time: format_rfc3339_seconds(game.at).to_string(),
+        group: game.group.into(),
+        messages: locale.count(game.messages),
+        client: format!("{:016x}", game.sums.client),
+        server: format!("{:016x}", game.sums.server),
+    });
+    let games_ended = games_ended.collect();
+    let answered = room.services().tasks.as_ref().map(tasks::Metrics::recent).unwrap_or_default();
+    let answered = answered.into_iter().map(|task| AnsweredRow {
+        time: format_rfc3339_seconds(task.at).to_string(),
+        kind: task.kind,
+        seed: task.seed.to_string(),
+        result: task.result,
+        outcome: task.outcome,
+    });
+    let answered = answered.collect();
     let page = WorkPage {
         frame: room.frame(&visit, &operator, "/admin/work"),
         games,
@@ -50,6 +69,8 @@ pub(crate) async fn work(State(room): State<Room>, visit: Visit, operator: Opera
         tasks,
         outcomes,
         requests: rows,
+        games_ended,
+        answered,
     };
     respond(StatusCode::OK, &page)
 }

@@ -8,6 +8,7 @@ pub(crate) mod role;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
@@ -123,13 +124,14 @@ impl Server {
         self.shared.observer.connection_opened(address);
         let role = Role::of(&permit, &self.shared.permits, draining, self.shared.limits.handshake_timeout);
         peer.is_known = permit.known();
-        let mut listed = self.shared.connections.open(address);
+        let mut listed = self.shared.connections.open(address, "");
         peer.connection = Some(Arc::clone(listed.state()));
         let mut reason = if role.refusing {
             let refused = tokio::time::timeout(REFUSAL_MAX, self.serve_protocol(io, peer, role));
             Box::pin(refused).await.unwrap_or_else(|_| "cut off after its refusal".to_owned())
         } else {
-            listed.unless_cut(self.serve_protocol(io, peer, role)).await.unwrap_or_else(|| registry::CUT.to_owned())
+            let serving = pin!(self.serve_protocol(io, peer, role));
+            listed.unless_cut(serving).await.unwrap_or_else(|| registry::CUT.to_owned())
         };
         drop(listed);
         if permit.standing().is_leaving() {

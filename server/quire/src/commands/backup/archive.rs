@@ -122,7 +122,7 @@ pub(super) fn write(
 /// Reads a whole file, passes each part to `take`, and returns the manifest if every checksum matches. Until then no
 /// part can be trusted.
 pub(super) fn read(
-    file: &File,
+    file: impl Read,
     progress: &Progress,
     mut take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<()>,
 ) -> anyhow::Result<Manifest> {

@@ -5,7 +5,10 @@ mod entries;
 mod latest;
 mod running;
 
-pub(crate) use self::{latest::age, running::of_services};
+pub(crate) use self::{
+    latest::age,
+    running::{of_services, verify},
+};
 
 use std::{
     fs::{self, File},

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     fs::File,
-    io::{self, Read as _},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -11,11 +11,15 @@ use anyhow::{anyhow, bail, ensure};
 use bookstore::{BookstoreService, FILE_NAME};
 use bytes::Bytes;
 use futures_util::stream;
+use hosting::Error;
 use kv::KvService;
 use operate::{BackupPieces, MakeBackup};
 use tokio::task::spawn_blocking;
 
-use super::{archive::Manifest, entries, latest};
+use super::{
+    archive::{self, Manifest},
+    entries, latest,
+};
 use crate::{commands::data::Progress, pages::Services};
 
 /// The file while it is made.
@@ -32,6 +36,12 @@ pub(crate) fn of_services(data: PathBuf) -> Box<dyn FnOnce(Services) -> MakeBack
             Ok(pieces(file, move || latest::note(&data, &manifest)))
         })
     })
+}
+
+/// Reads a backup's file, verifies its checksums, and returns a description of its contents.
+pub(crate) fn verify(file: &mut dyn Read) -> Result<String, Error> {
+    let manifest = archive::read(file, &Progress::hidden(), |_, _| Ok(()));
+    Ok(manifest.map_err(|error| format!("{error:#}"))?.to_string())
 }
 
 /// Makes a backup and removes its name; the space is freed when the last reader closes it.

@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{FromRequest, Request},
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
@@ -29,8 +29,8 @@ impl FromRequest<Room> for Upload {
 
     async fn from_request(request: Request, room: &Room) -> Result<Self, Response> {
         let operator = request.extensions().get::<Operator>().cloned().ok_or_else(forged)?;
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let boundary = boundary(kind).ok_or_else(|| StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response())?.to_owned();
+        let boundary = boundary_of(request.headers());
+        let boundary = boundary.ok_or_else(|| StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response())?.to_owned();
         let _read = READS.try_acquire().map_err(|_| {
             (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], "other files are being read\n")
                 .into_response()
@@ -45,6 +45,28 @@ impl FromRequest<Room> for Upload {
         }
         Sent::checked(fields, &operator).map(|_| Self(file)).ok_or_else(forged)
     }
+}
+
+/// Fields before the file, and the place where the file begins; `None` while that has not come.
+pub(crate) fn before_file(body: &[u8], boundary: &str) -> Option<(Vec<(String, String)>, usize)> {
+    let between = format!("\r\n--{boundary}");
+    let (mut rest, mut fields) = (body.strip_prefix(&between.as_bytes()[2..])?, Vec::new());
+    loop {
+        let (head, content) = cut(rest.strip_prefix(b"\r\n")?, b"\r\n\r\n")?;
+        match name_of(head) {
+            Some("file") => return Some((fields, body.len() - content.len())),
+            name => {
+                let (content, after) = cut(content, between.as_bytes())?;
+                fields.extend(name.map(|name| (name.to_owned(), String::from_utf8_lossy(content).into_owned())));
+                rest = after;
+            }
+        }
+    }
+}
+
+/// The boundary of a form with a file.
+pub(crate) fn boundary_of(headers: &HeaderMap) -> Option<&str> {
+    boundary(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)
 }
 
 /// The boundary that a form's type names.
@@ -72,14 +94,17 @@ fn parts<'b>(body: &'b [u8], boundary: &str) -> Vec<Part<'b>> {
         let Some((part, next)) = cut(after, between.as_bytes()) else { break };
         rest = next;
         let Some((head, content)) = cut(part, b"\r\n\r\n") else { continue };
-        let name = str::from_utf8(head).ok().and_then(|head| {
-            let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))?;
-            let (_, name) = line.split_once("; name=\"")?;
-            Some(name.split_once('"')?.0)
-        });
-        parts.extend(name.map(|name| Part { name, content }));
+        parts.extend(name_of(head).map(|name| Part { name, content }));
     }
     parts
+}
+
+/// The name in a part's header.
+fn name_of(head: &[u8]) -> Option<&str> {
+    let mut lines = str::from_utf8(head).ok()?.lines();
+    let line = lines.find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))?;
+    let (_, name) = line.split_once("; name=\"")?;
+    Some(name.split_once('"')?.0)
 }
 
 /// Bytes before and after the first occurrence of `mark`.
@@ -96,7 +121,7 @@ fn cut<'b>(bytes: &'b [u8], mark: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, boundary, parts};
+    use super::{Part, before_file, boundary, parts};
 
     #[test]
     fn fields_and_files_are_found_between_boundaries() {
@@ -111,6 +136,17 @@ mod tests {
             found,
             [Part { name: "once", content: b"key" }, Part { name: "file", content: b"a\r\n\r\n--x\r\nb" }]
         );
+    }
+
+    #[test]
+    fn a_file_begins_after_its_fields_and_not_before_its_header_has_come() {
+        let body = b"--x\r\nContent-Disposition: form-data; name=\"secret\"\r\n\r\ns\r\n--x\r\n\
+                     Content-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\ncontent";
+        let start = body.len() - b"content".len();
+        assert_eq!(before_file(body, "x"), Some((vec![("secret".to_owned(), "s".to_owned())], start)));
+        for length in 0..start {
+            assert_eq!(before_file(&body[..length], "x"), None, "{length}");
+        }
     }
 
     #[test]
