@@ -22,8 +22,8 @@ VENV := $(TOOLS)/venv/requirements.txt
 BROWSER := $(TOOLS)/browser/bundle.js
 
 # Installs Debian's packages if a program is missing: $(call need,PROGRAM,PACKAGES).
-need = command -v $(1) >/dev/null || { apt-get update -qq && apt-get install -y -qq $(2); }
-need-postgres = ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
+need = command -v $(1) >/dev/null || tests/apt.sh $(2)
+need-postgres = ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || tests/apt.sh postgresql
 
 # Seconds for each fuzz target.
 FUZZ_SECONDS := 600
@@ -193,8 +193,8 @@ peers: peers-cpp peers-go peers-java ## build what Quire is measured against
 peers-cpp:
 	$(call need,cmake,cmake)
 	$(call need,pkg-config,pkg-config)
-	pkg-config --exists grpc++ libxxhash && command -v grpc_cpp_plugin >/dev/null || { apt-get update -qq && \
-		apt-get install -y -qq libgrpc++-dev protobuf-compiler-grpc libxxhash-dev; }
+	pkg-config --exists grpc++ libxxhash && command -v grpc_cpp_plugin >/dev/null || \
+		tests/apt.sh libgrpc++-dev protobuf-compiler-grpc libxxhash-dev
 	for peer in rpcgame-cpp arena-cpp; do \
 		cmake -S load/peers/$$peer -B load/peers/target/$$peer && cmake --build load/peers/target/$$peer --parallel 2 || exit 1; \
 	done
