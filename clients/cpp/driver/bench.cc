@@ -10,10 +10,12 @@
 #include <thread>
 #include <tuple>
 
-#include "bookstore.grpc.pb.h"
 #include "quire/client.h"
+#include "quire/wire/bookstore.grpc.pb.h"
 
 namespace {
+
+namespace bookstore = quire::bookstore;
 
 using Clock = std::chrono::steady_clock;
 

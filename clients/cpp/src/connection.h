@@ -15,10 +15,10 @@
 #include <variant>
 #include <vector>
 
-#include "bookstore.grpc.pb.h"
 #include "course.h"
-#include "kv.grpc.pb.h"
 #include "quire/client.h"
+#include "quire/wire/bookstore.grpc.pb.h"
+#include "quire/wire/kv.grpc.pb.h"
 
 namespace quire {
 

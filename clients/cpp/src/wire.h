@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "bookstore.pb.h"
-#include "kv.pb.h"
 #include "quire/client.h"
+#include "quire/wire/bookstore.pb.h"
+#include "quire/wire/kv.pb.h"
 
 namespace quire {
 
