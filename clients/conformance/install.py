@@ -20,7 +20,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIST = ROOT / "target/dist"
 PROTO = ROOT / "proto"
 CLIENTS = ROOT / "target/clients"
-BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
 # One may wait for the network while another compiles.
 AT_ONCE = 2
 BOUGHT = "bought: bookstore.Book"
@@ -268,7 +267,7 @@ edition = "2024"
 
 [dependencies]
 prost = { version = "0.14", default-features = false }
-quire-client = "0.1"
+quire-client = { version = "0.1", features = ["cli"] }
 tokio = { version = "1", features = ["io-std", "io-util", "macros", "rt-multi-thread", "signal"] }
 
 [build-dependencies]
@@ -301,7 +300,7 @@ async fn main() -> Result<(), Error> {{
     Ok(())
 }}
 """)
-    return unpacked + run(project, "cargo", "run", "--quiet", CARGO_TARGET_DIR=str(BUILT))
+    return unpacked + run(project, "cargo", "run", "--quiet", CARGO_TARGET_DIR=str(CLIENTS / "rust/cargo"))
 
 
 PROJECTS: dict[str, Callable[[pathlib.Path, str], str]] = {
