@@ -1,26 +1,52 @@
-/// The command line: one command from the arguments, or many from standard input.
+/// The command line: one command from the arguments, or many from a prompt or standard input.
 
+#include <editline/readline.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigwait and pthread_sigmask are POSIX's
+#include <termios.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <exception>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <stop_token>
 #include <thread>
 
-#include "command.h"
-#include "format.h"
-#include "help.h"
-#include "prompt.h"
+#include "quire/client.h"
 #include "text.h"
 
 namespace quire::cli {
 namespace {
 
-constexpr int kInterruptedExit = 130;
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+/// The greater the code, the more it needs attention; no command is the least.
+enum Exit { kTalk = -1, kDone = 0, kRefused = 1, kUsage = 2, kUnreachable = 3, kUnknown = 4, kInterrupted = 130 };
+
+constexpr auto kNumberMax = std::numeric_limits<std::int32_t>::max();
+constexpr int kRetriesMax = 1'000'000;
+constexpr double kDaySeconds = 86'400;
+constexpr auto kAbout =
+    R"(Buys books of a Quire server, and asks what it has.
+Without a command: a prompt on a terminal, else commands from standard input, one a line.
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
+unknown. Commands from standard input end with the highest of theirs.)";
 
 /// Ctrl-C ends the command that runs; without one, the program.
 class Interrupts {
@@ -34,128 +60,393 @@ class Interrupts {
     std::thread([this, signals] {
       for (int signal = 0; sigwait(&signals, &signal) == 0;) {
         const std::scoped_lock lock(mutex_);
-        if (!running_ || !running_->request_stop()) {
-          _exit(kInterruptedExit);
+        if (!running_.request_stop()) {
+          if (is_terminal_) {
+            tcsetattr(STDIN_FILENO, TCSANOW, &terminal_);
+          }
+          _exit(kInterrupted);
         }
-        was_interrupted_ = true;
       }
     }).detach();
   }
-
   std::stop_token begin() {
     const std::scoped_lock lock(mutex_);
-    return running_.emplace().get_token();
+    running_ = std::stop_source();
+    return running_.get_token();
   }
-  /// Whether the command was interrupted.
-  bool end() {
+  void end() {
     const std::scoped_lock lock(mutex_);
-    running_.reset();
-    return std::exchange(was_interrupted_, false);
+    running_ = std::stop_source(std::nostopstate);
   }
 
  private:
   std::mutex mutex_;
-  std::optional<std::stop_source> running_;
-  bool was_interrupted_ = false;
+  std::stop_source running_{std::nostopstate};
+  termios terminal_{};
+  bool is_terminal_ = tcgetattr(STDIN_FILENO, &terminal_) == 0;
 };
 
-void say(std::FILE* to, const std::string& text) {
-  std::fprintf(to, "%s\n", text.c_str());
-  std::fflush(to);
+/// What stands on the command line.
+struct Arguments {
+  bool is_json = false;
+  double seconds = 0;
+  std::uint32_t retries = Options{}.retries;
+  std::optional<std::string> key;
+  std::string token, ca, certificate, key_file;
+  std::string address = "127.0.0.1:10086";
+  std::int32_t id = 0;
+  std::int32_t quantity = 1;
+  Words text;
+};
+
+/// A file of PEM with what is looked for; nothing without a file.
+std::string pem(const std::string& file, const char* what) {
+  std::ifstream input(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(input), {});
+  if (!file.empty() && text.find(what) == std::string::npos) {
+    throw std::invalid_argument("cannot read " + text::escaped(file));
+  }
+  return text;
 }
 
-void show(const Answer& answer, bool as_json) {
-  if (as_json && !answer.json.is_null()) {
-    say(stdout, json_line(answer.json));
-  } else {
-    say(answer.is_fault ? stderr : stdout, answer.text);
+Options options(const Arguments& arguments) {
+  Options options{.addresses = Address::parse_list(arguments.address),
+                  .tls = {},
+                  .token = arguments.token,
+                  .retries = arguments.retries};
+  if (!std::ranges::all_of(arguments.token, [](char each) { return each >= ' ' && each <= '~'; })) {
+    throw std::invalid_argument("--token has characters that no token has");
+  }
+  if (std::ranges::any_of(options.addresses, &Address::tls)) {
+    options.tls = {.roots = pem(arguments.ca, "BEGIN CERTIFICATE"),
+                   .certificate = pem(arguments.certificate, "BEGIN CERTIFICATE"),
+                   .key = pem(arguments.key_file, "PRIVATE KEY-----")};
+  }
+  return options;
+}
+
+json to_json(const Book& book) {
+  return {{"id", book.id},
+          {"price_cents", book.price_cents},
+          {"stock", book.stock},
+          {"title", book.title},
+          {"topic", book.topic}};
+}
+
+std::string line(const Book& book) {
+  std::ostringstream out;
+  out << std::setw(10) << book.id << std::setw(9) << book.price_cents / 100 << '.' << std::setfill('0') << std::setw(2)
+      << book.price_cents % 100 << std::setfill(' ') << std::setw(8) << book.stock << " left  "
+      << text::escaped(book.title) << " (" << text::escaped(book.topic) << ")\n";
+  return out.str();
+}
+
+std::string cause(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return "time is up";
+    case grpc::StatusCode::CANCELLED:
+      return "interrupted";
+    default:
+      return "the connection broke, or the server failed or is not available";
   }
 }
 
+/// A command line for a shell.
+std::string quoted(const Words& words) {
+  std::string out;
+  for (const auto& word : words) {
+    const auto is_plain = [](unsigned char each) {
+      return std::isalnum(each) != 0 || std::strchr("@%_-+=:,./", each) != nullptr;
+    };
+    const bool stands = !word.empty() && std::ranges::all_of(word, is_plain);
+    out +=
+        (out.empty() ? "" : " ") + (stands ? word : '\'' + CLI::detail::find_and_replace(word, "'", R"('\'')") + '\'');
+  }
+  return out;
+}
+
+/// Completes the names of commands.
+char* candidate(const char* typed, int count) {
+  static constexpr std::array kNames = {"ping", "topics", "search", "lookup", "buy", "help", "exit"};
+  for (const auto* const name : kNames) {
+    if (std::string_view(name).starts_with(typed) && count-- == 0) {
+      return strdup(name);
+    }
+  }
+  return nullptr;
+}
+
+/// Commands on one client.
 class Session {
  public:
-  Session(const Arguments& arguments, Interrupts& interrupts)
-      : is_json_(arguments.json), commands_(arguments), interrupts_(interrupts) {}
+  explicit Session(Words given) : given_(std::move(given)) {}
 
-  Exit run(const Command& command) {
-    const auto answer = commands_.run(command, interrupts_.begin());
-    was_interrupted_ = interrupts_.end();
-    show(answer, is_json_);
-    return answer.exit;
+  /// Runs a command, with the words that were given before; gives its exit code.
+  int run(const Words& words) {
+    arguments_ = {};
+    auto all = given_;
+    all.insert(all.end(), words.begin(), words.end());
+    CLI::App app(kAbout, "quire-client");
+    app.set_version_flag("--version", "quire-client 0.1.0");
+    app.require_subcommand(0, 1);
+    auto* address = app.add_option("ADDRESS", arguments_.address,
+                                   "HOST:PORT, a host, :PORT, http://… or https://…, or several with commas between");
+    app.add_flag("--json", arguments_.is_json, "print each answer as one line of JSON");
+    app.add_option("--timeout", arguments_.seconds, "longest time for a call, as 500ms, 5s or 2min")
+        ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"ms", 0.001}, {"s", 1}, {"min", 60}}))
+        ->check(CLI::Range(0.001, kDaySeconds));
+    app.add_option("--retries", arguments_.retries, "how often to send again; 3 if absent")
+        ->check(CLI::Range(0, kRetriesMax));
+    app.add_option("--key", arguments_.key, "makes a purchase happen once, 1 to 64 bytes; random if absent");
+    app.add_option("--token", arguments_.token, "for a server that asks for one; better in QUIRE_TOKEN")
+        ->envname("QUIRE_TOKEN");
+    app.add_option("--ca", arguments_.ca, "certificates in PEM to trust, instead of the system's")
+        ->envname("SSL_CERT_FILE");
+    auto* certificate =
+        app.add_option("--certificate", arguments_.certificate, "certificate in PEM to show to the server");
+    auto* key_file = app.add_option("--key-file", arguments_.key_file, "private key of --certificate");
+    certificate->needs(key_file);
+    key_file->needs(certificate);
+    int exit = kDone;
+    const auto add = [&](const char* name, const char* does, int (Session::*command)(const Call&)) {
+      auto* sub = app.add_subcommand(name, does)->fallthrough();
+      sub->final_callback([this, command, &exit] { exit = call(command); });
+      return sub;
+    };
+    const auto number = CLI::Range(1, kNumberMax);
+    add("ping", "tests the connection", &Session::ping);
+    add("topics", "the topics, or those near a text", &Session::topics)->add_option("text", arguments_.text);
+    add("search", "books of a topic", &Session::search)->add_option("topic", arguments_.text)->required();
+    add("lookup", "one book", &Session::lookup)->add_option("id", arguments_.id)->required()->check(number);
+    auto* buy = add("buy", "buys one copy, or as many as you say", &Session::buy);
+    buy->add_option("id", arguments_.id)->required()->check(number);
+    buy->add_option("quantity", arguments_.quantity)->check(number);
+    std::string help;
+    app.add_subcommand("help", "this text")->final_callback([&help] { std::cout << help; });
+    app.add_subcommand("exit", "leaves");
+    help = app.help();
+    app.parse_complete_callback([&] {
+      const auto subs = app.get_subcommands();
+      const bool is_bare = subs.empty() && arguments_.address != "localhost" &&
+                           arguments_.address.find_first_of(":.") == std::string::npos;
+      const bool is_behind =
+          !subs.empty() && address->count() > 0 &&
+          std::ranges::find(all, arguments_.address) > std::ranges::find(all, subs.front()->get_name());
+      if (is_bare || is_behind) {
+        throw CLI::ExtrasError("quire-client", {arguments_.address});
+      }
+      options(arguments_);
+    });
+    try {
+      app.parse(Words(all.rbegin(), all.rend()));
+      return app.get_subcommands().empty() ? kTalk : exit;
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? kDone : kUsage;
+    } catch (const std::invalid_argument& error) {
+      std::cerr << "quire-client: " << error.what() << '\n';
+      return kUsage;
+    }
   }
 
-  /// Runs what standard input says, and gives the highest code, so that a script misses no failure.
-  Exit run_input() {
+  /// Runs the lines of a prompt or of standard input; the highest code is the end's, so that a script misses no
+  /// failure.
+  int talk() {
     const bool is_terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
-    const auto lines = open_lines(is_terminal, [this](std::string_view line) { return commands_.complete(line); });
-    auto worst = Exit::kDone;
-    while (is_terminal || !was_interrupted_) {
-      auto exit = Exit::kUsage;
-      try {
-        const auto line = lines->next();
-        if (!line) {
-          break;
+    rl_completion_entry_function = candidate;
+    int worst = kDone;
+    while (true) {
+      std::string text;
+      if (is_terminal) {
+        const std::unique_ptr<char, decltype(&std::free)> typed(readline("quire client> "), &std::free);
+        if (!typed) {
+          return worst;
         }
-        const auto words = split(*line);
-        if (words.empty()) {
-          continue;
-        }
-        const auto command = parse_command(words);
-        if (!command) {
-          break;
-        }
-        exit = run(command);
-      } catch (const UsageError& error) {
-        say(stderr, error.what());
+        text = typed.get();
+        add_history(typed.get());
+      } else if (!std::getline(std::cin, text)) {
+        return worst;
       }
-      worst = std::max(worst, exit);
+      std::istringstream in(text);
+      const Words words(std::istream_iterator<std::string>(in), {});
+      if (words == Words{"exit"}) {
+        return worst;
+      }
+      worst = words.empty() ? worst : std::max(worst, run(words));
     }
-    return worst;
   }
 
  private:
-  bool is_json_;
-  Commands commands_;
-  Interrupts& interrupts_;
-  bool was_interrupted_ = false;
-};
+  int call(int (Session::*command)(const Call&)) {
+    if (!client_) {
+      client_.emplace(options(arguments_));
+    }
+    Call call{.stop = interrupts_.begin()};
+    if (arguments_.seconds > 0) {
+      call.timeout = std::chrono::milliseconds(std::llround(arguments_.seconds * 1000));
+    }
+    int exit = kDone;
+    try {
+      exit = (this->*command)(call);
+    } catch (const Fault& failed) {
+      exit = fault(failed, json::object());
+    }
+    interrupts_.end();
+    return exit;
+  }
 
-Exit run(const std::vector<std::string>& words, Interrupts& interrupts) {
-  for (std::string_view rest : words) {
-    while (!rest.empty()) {
-      if (!text::take(rest)) {
-        throw UsageError("an argument is not UTF-8; it must be text");
+  int show(int exit, const json& said, const std::string& text) const {
+    const bool is_fault = said.contains("status") && !arguments_.is_json;
+    const auto line = said.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+    (is_fault ? std::cerr : std::cout) << (arguments_.is_json     ? line + '\n'
+                                           : text.ends_with('\n') ? text
+                                                                  : text + '\n')
+                                       << std::flush;
+    return exit;
+  }
+
+  int ping(const Call& call) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto message = client_->ping(call);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    return show(kDone, {{"message", message}, {"microseconds", std::llround(took.count())}, {"success", true}},
+                text::escaped(message) + " (" + std::to_string(took.count() / 1000) + " ms)");
+  }
+
+  int topics(const Call& call) {
+    auto listed = json::array();
+    std::string text;
+    for (const auto& topic : client_->topics(CLI::detail::join(arguments_.text, " "), call)) {
+      listed.push_back({{"books", topic.books}, {"name", topic.name}});
+      text += std::to_string(topic.books) + "  " + text::escaped(topic.name) + '\n';
+    }
+    return show(kDone, {{"success", true}, {"topics", listed}}, text.empty() ? "there is no such topic" : text);
+  }
+
+  int search(const Call& call) {
+    const auto topic = CLI::detail::join(arguments_.text, " ");
+    auto listed = json::array();
+    std::string text;
+    auto found = client_->search(topic, 0, call);
+    for (const auto& book : found) {
+      listed.push_back(to_json(book));
+      text += line(book);
+    }
+    json said{{"books", listed}, {"message", found.message()}, {"success", true}};
+    if (!listed.empty()) {
+      return show(kDone, said, text);
+    }
+    text = text::escaped(found.message());
+    try {
+      for (const auto& near : client_->topics(topic, call)) {
+        said["near"].push_back(near.name);
+        text += "; near it: " + text::escaped(near.name);
+      }
+    } catch (const Fault&) {
+      // A server that cannot say which topics are near has answered the search all the same.
+      said.erase("near");
+    }
+    return show(kDone, said, text);
+  }
+
+  int lookup(const Call& call) {
+    const auto found = client_->lookup(arguments_.id, call);
+    json said{{"book", nullptr}, {"message", found.message}, {"success", found.book.has_value()}};
+    if (!found.book) {
+      return show(kRefused, said, text::escaped(found.message));
+    }
+    said["book"] = to_json(*found.book);
+    return show(kDone, said, line(*found.book));
+  }
+
+  int buy(const Call& call) {
+    const auto key = arguments_.key.value_or(random_key());
+    Purchase purchase;
+    try {
+      purchase = client_->buy(arguments_.id, {.quantity = arguments_.quantity, .key = key}, call);
+    } catch (const Fault& failed) {
+      return fault(failed, {{"key", key}});
+    }
+    if (std::holds_alternative<Unknown>(purchase.outcome)) {
+      return unknown(purchase);
+    }
+    static constexpr std::array kNames = {"BOUGHT", "SOLD_OUT", "TOO_FEW", "NO_SUCH_BOOK"};
+    const std::string name = purchase.is_outcome_said ? kNames.at(purchase.outcome.index()) : "UNSPECIFIED";
+    const bool is_bought = std::holds_alternative<Bought>(purchase.outcome);
+    json said{{"key", key},
+              {"message", purchase.message},
+              {"outcome", "BUY_OUTCOME_" + name},
+              {"purchase_number", purchase.number},
+              {"replayed", purchase.replayed},
+              {"stock_left", nullptr},
+              {"success", is_bought}};
+    if (purchase.stock_left) {
+      said["stock_left"] = *purchase.stock_left;
+    }
+    return show(is_bought ? kDone : kRefused, said,
+                text::escaped(purchase.message) + " (purchase " + std::to_string(purchase.number) + ')' +
+                    (purchase.replayed ? "; this key was sent before, nothing was bought again" : ""));
+  }
+
+  int unknown(const Purchase& purchase) {
+    Words words = {"quire-client", "--key", purchase.key};
+    if (arguments_.is_json) {
+      words.emplace_back("--json");
+    }
+    for (const auto& [flag, file] :
+         {std::pair("--ca", arguments_.ca), std::pair("--certificate", arguments_.certificate),
+          std::pair("--key-file", arguments_.key_file)}) {
+      if (!file.empty()) {
+        words.insert(words.end(), {flag, file});
       }
     }
+    words.insert(words.end(), {arguments_.address, "buy", std::to_string(arguments_.id)});
+    if (arguments_.quantity != 1) {
+      words.push_back(std::to_string(arguments_.quantity));
+    }
+    const auto command = quoted(words);
+    const auto code = std::get<Unknown>(purchase.outcome).code;
+    const auto message =
+        "it is not known whether book " + std::to_string(arguments_.id) + " was bought: " + cause(code);
+    return show(kUnknown,
+                {{"command", command},
+                 {"key", purchase.key},
+                 {"message", message},
+                 {"outcome", "UNKNOWN"},
+                 {"status", code_name(code)},
+                 {"success", false}},
+                message + "; this asks, and buys nothing twice:\n    " + text::escaped(command));
   }
-  const auto arguments = parse_arguments(words);
-  if (arguments.help || arguments.version) {
-    say(stdout, arguments.help ? kHelp : "quire-client 0.1.0");
-    return Exit::kDone;
+
+  int fault(const Fault& fault, json said) {
+    std::string message = fault.what();
+    const auto* unreachable = dynamic_cast<const Unreachable*>(&fault);
+    if (unreachable != nullptr) {
+      message = arguments_.address + (unreachable->was_sent() ? " did not answer: " + cause(fault.code())
+                                                              : " cannot be reached; is a server running there?");
+    }
+    said.update({{"message", message},
+                 {"outcome", unreachable != nullptr ? "UNREACHABLE" : "REFUSED"},
+                 {"status", code_name(fault.code())},
+                 {"success", false}});
+    return show(unreachable != nullptr ? kUnreachable : kRefused, said, text::escaped(message));
   }
-  Session session(arguments, interrupts);
-  if (arguments.words.empty()) {
-    return session.run_input();
-  }
-  const auto command = parse_command(arguments.words);
-  return command ? session.run(command) : Exit::kDone;
-}
+
+  Words given_;
+  Arguments arguments_;
+  std::optional<Client> client_;
+  Interrupts interrupts_;
+};
 
 }  // namespace
 }  // namespace quire::cli
 
 int main(int count, char** arguments) {
-  using quire::cli::Exit;
   // A reader that has gone ends the output, not a purchase.
   signal(SIGPIPE, SIG_IGN);
   // Faults are told here, in words of the user's.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  auto exit = Exit::kUsage;
-  try {
-    static quire::cli::Interrupts interrupts;
-    exit = quire::cli::run({arguments + 1, arguments + count}, interrupts);
-  } catch (const std::exception& error) {
-    quire::cli::say(stderr, std::string("quire-client: ") + error.what());
-  }
-  return static_cast<int>(exit);
+  quire::cli::Session session({arguments + 1, arguments + count});
+  const int exit = session.run({});
+  return exit == quire::cli::kTalk ? session.talk() : exit;
 }

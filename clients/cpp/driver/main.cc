@@ -144,7 +144,7 @@ json buy(const Asked& asked) {
 }
 
 json retrieve(const Asked& asked) {
-  const auto entry = asked.client.retrieve(asked.key(), asked.call);
+  const auto entry = asked.client.get(asked.key(), asked.call);
   if (!entry) {
     return outcome("no_such_key");
   }

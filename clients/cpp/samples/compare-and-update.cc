@@ -8,7 +8,7 @@ int main(int count, char** arguments) {
   if (std::holds_alternative<quire::Written>(client.create("counter", "1"))) {
     std::cout << "created 1\n";
   }
-  const auto read = client.retrieve("counter").value();
+  const auto read = client.get("counter").value();
   for (const auto* value : {"2", "3"}) {
     const auto outcome = client.update("counter", value, read.version);
     if (std::holds_alternative<quire::Written>(outcome)) {

@@ -229,7 +229,7 @@ Written Client::put(std::string key, std::string value, milliseconds ttl, const 
   return {connection_->ask(Kind::kWrite, kWrite, call, &KeyRangeService::Stub::Put, request).version()};
 }
 
-std::optional<Entry> Client::retrieve(std::string key, const Call& call) const {
+std::optional<Entry> Client::get(std::string key, const Call& call) const {
   io::grpc::RetrieveRequest request;
   request.set_key(std::move(key));
   request.set_want_details(true);

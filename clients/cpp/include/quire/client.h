@@ -135,7 +135,7 @@ struct AnotherVersion {};
 
 struct Entry {
   std::string key = {};
-  /// Absent if only keys were asked for, or if it is too large for a page; then retrieve() has it.
+  /// Absent if only keys were asked for, or if it is too large for a page; then get() has it.
   std::optional<std::string> value = {};
   std::uint64_t version = 0;
   /// Absent if the entry does not expire.
@@ -147,7 +147,7 @@ enum class EventKind { kStarted, kPut, kDeleted, kExpired };
 struct Event {
   EventKind kind = EventKind::kStarted;
   std::string key = {};
-  /// The new value of a put; absent if it is too large for an event: then retrieve() has it.
+  /// The new value of a put; absent if it is too large for an event: then get() has it.
   std::optional<std::string> value = {};
   std::uint64_t version = 0;
 };
@@ -173,7 +173,9 @@ class Client {
   [[nodiscard]] std::variant<Written, Exists> create(std::string key, std::string value,
                                                      std::chrono::milliseconds ttl = {}, const Call& call = {}) const;
   Written put(std::string key, std::string value, std::chrono::milliseconds ttl = {}, const Call& call = {}) const;
-  std::optional<Entry> retrieve(std::string key, const Call& call = {}) const;
+  std::optional<Entry> get(std::string key, const Call& call = {}) const;
+  /// Another name of get().
+  std::optional<Entry> retrieve(std::string key, const Call& call = {}) const { return get(std::move(key), call); }
   /// Replaces a value; with `expected`, only that of this version.
   [[nodiscard]] std::variant<Written, NoSuchKey, AnotherVersion> update(std::string key, std::string value,
                                                                         std::optional<std::uint64_t> expected = {},
