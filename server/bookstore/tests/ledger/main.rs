@@ -3,7 +3,6 @@
 
 #[cfg(feature = "postgres")]
 mod crashes;
-mod damage;
 #[cfg(feature = "postgres")]
 mod database;
 mod foreign;

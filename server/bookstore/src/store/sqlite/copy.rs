@@ -15,7 +15,6 @@ use rusqlite::{
 
 use super::{
     super::{interface::code, sums::Sums},
-    check::forget_head,
     errors::reason,
     open::{OpenError, Role, check, open},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
@@ -119,8 +118,6 @@ fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u6
         progress(pages(at.pagecount - at.remaining), pages(at.pagecount));
     }
     drop(copying);
-    // A restored copy is another log, and gets a head of its own.
-    forget_head(&to)?;
     to.close().map_err(|(_, reason)| reason)
 }
 

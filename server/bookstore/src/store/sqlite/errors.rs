@@ -1,14 +1,9 @@
 //! `SQLite`'s errors: for operators the problem and its remedy in one line, for callers a fault.
 
-use std::io;
-
 use commit::Moved;
 use rusqlite::{Error, ErrorCode};
 
-use super::{
-    super::interface::{Broken, TransactionError},
-    check::HeadFailure,
-};
+use super::super::interface::{Broken, TransactionError};
 use crate::fault::{Fault, Unavailable};
 
 /// Remedy for a file with wrong contents.
@@ -70,30 +65,6 @@ impl From<Moved> for Broken {
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
         Self(reason(&error))
-    }
-}
-
-impl From<HeadFailure> for Broken {
-    fn from(failure: HeadFailure) -> Self {
-        match failure {
-            HeadFailure::Database(error) => error.into(),
-            HeadFailure::File(error) => head(&error),
-        }
-    }
-}
-
-/// The reason for a head that cannot be written.
-pub(super) fn head(error: &io::Error) -> Broken {
-    Broken(format!("the head of its log cannot be written ({error}); repair the disk or make room"))
-}
-
-/// Converts an error of the head before COMMIT.
-pub(super) fn head_before_commit(failure: HeadFailure) -> TransactionError {
-    match failure {
-        HeadFailure::Database(error) => before_commit(error),
-        HeadFailure::File(error) => {
-            TransactionError::Undone(Fault::Failed("the disk cannot be written".to_owned()), head(&error))
-        }
     }
 }
 

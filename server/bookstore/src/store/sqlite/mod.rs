@@ -1,11 +1,9 @@
 //! The bookstore's file: one `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on
 //! disk (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
-mod check;
 mod copy;
 mod durability;
 mod errors;
-mod head;
 mod inspect;
 mod keys;
 mod open;
@@ -15,10 +13,8 @@ mod schema;
 mod state;
 mod store;
 mod transaction;
-mod tree;
 mod writer;
 
-pub use check::Loss;
 pub use copy::{Contents, CopyError, contents, copy};
 pub(crate) use copy::{FreezeError, Frozen, reader};
 pub(crate) use errors::reason;

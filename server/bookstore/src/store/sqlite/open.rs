@@ -11,14 +11,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
     super::interface::Broken,
-    check::{self, Loss},
     durability::{WAL_PAGES, rewrite_log},
     errors::reason as reason_of,
-    head::Head,
-    inspect::NUMBER_MAX,
+    inspect::{NUMBER_MAX, impossible_numbers},
     rows::insert_books,
     schema,
-    tree::LogTree,
 };
 use crate::{domain::NewBook, sample, settings::Settings};
 
@@ -38,13 +35,12 @@ pub(crate) enum Role {
 }
 
 /// An open file.
+#[derive(Debug)]
 pub(crate) struct OpenFile {
     /// The connection.
-    pub(crate) connection: Connection,
+    pub connection: Connection,
     /// True if this call created the file.
-    pub(super) created: bool,
-    /// For an owner or importer: the head of the log, and the tree over it.
-    pub(super) head: Option<(Head, LogTree)>,
+    pub created: bool,
 }
 
 /// Reason why a file cannot be used. Each message names the remedy.
@@ -93,19 +89,6 @@ pub enum OpenError {
         /// The number out of range.
         number: i64,
     },
-    /// Entries that were acknowledged are lost, or may be.
-    #[error(transparent)]
-    Lost(Loss),
-    /// The system cannot use its head.
-    #[error(
-        "cannot use {path}, which shows whether entries of the log are lost: {reason}; repair the disk or make room"
-    )]
-    Head {
-        /// The head.
-        path: PathBuf,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
     /// The system cannot write its WAL.
     #[error("cannot write the log beside {path}: {reason}; repair the disk or make room")]
     Log {
@@ -151,12 +134,8 @@ fn not_writable(path: &Path) -> bool {
 }
 
 pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenFile, OpenError> {
-    let owns = matches!(role, Role::Owner | Role::Importer);
-    if let Some(folder) = path.parent().filter(|_| owns) {
+    if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
-    }
-    if owns && !path.exists() {
-        check::check_absent(path, settings.accept_loss)?;
     }
     let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     let access = match role {
@@ -167,15 +146,12 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenF
     // No mutex: one thread at a time uses each connection, which Rust checks.
     let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sqlite)?;
     connection.busy_timeout(settings.busy_timeout).map_err(sqlite)?;
-    // A file that is refused stays as it is: without a checkpoint of a WAL that may be damaged.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, owns).map_err(sqlite)?;
     check(&connection, path)?;
-    let (mut created, mut head) = (false, None);
+    let mut created = false;
     if role != Role::Reader {
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
             return Err(OpenError::ReadOnly(path.to_owned()));
         }
-        let checked = if owns { Some(check::check(&connection, path, settings.accept_loss)?) } else { None };
         configure(&connection, settings).map_err(sqlite)?;
         let first = match role {
             Role::Owner => Some(sample::books().collect()),
@@ -185,11 +161,6 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenF
         if let Some(first) = first {
             created = own(&mut connection, path, first)?;
         }
-        if let Some(checked) = checked {
-            head = Some(check::establish(&mut connection, path, checked)?);
-            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
-            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
-        }
     }
     if role == Role::Ledger {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(sqlite)?;
@@ -197,7 +168,7 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenF
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     }
     connection.set_prepared_statement_cache_capacity(64);
-    Ok(OpenFile { connection, created, head })
+    Ok(OpenFile { connection, created })
 }
 
 /// Makes the file's visible contents durable, because an earlier process may have ended before repairing a failed
@@ -207,7 +178,12 @@ fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
     rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
     connection.execute_batch("COMMIT").map_err(sqlite)?;
-    schema::migrate(connection, |file| insert_books(file, first)).map_err(sqlite)
+    let created = schema::migrate(connection, |file| insert_books(file, first)).map_err(sqlite)?;
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
+    match impossible_numbers(connection).map_err(sqlite)? {
+        None => Ok(created),
+        Some(number) => Err(OpenError::Numbers { path: path.to_owned(), number }),
+    }
 }
 
 /// Refuses other programs' files before anything is written.
