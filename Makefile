@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients dist test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz package test-package clean
+.PHONY: screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients dist test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -37,7 +37,7 @@ run: ## start the server on the embedded database with the sample catalogue
 	cargo run --release -p server --no-default-features -- serve
 
 # What needs only Rust and a C compiler: not the fuzz targets, which need C++, nor PostgreSQL. The benchmarks need more crates.
-PARTS := server/activation,server/brotli,server/journal,server/zstd
+PARTS := server/brotli,server/journal,server/zstd
 TESTED := --workspace --exclude fuzz --exclude benches --no-default-features --features $(PARTS)
 # Tests wait more than they compute.
 export RUST_TEST_THREADS ?= 8
@@ -126,23 +126,6 @@ dist: ## what users of the clients install, with sums, into target/dist
 	mkdir -p target/dist && cd target/dist && rm -f *.crate *.jar *.pom *.tar.gz *.tgz *.whl
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language dist || exit 1; done
 	cd target/dist && ls | grep -E '\.(crate|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
-
-# `release` builds sooner, to try the package.
-PACKAGE_PROFILE := dist
-BUILT = target/$(PACKAGE_PROFILE)
-package: ## the Debian package of quire and quire-bench, and its sum, into target/package
-	@echo "$@ installs cargo-deb into $(TOOLS), by Cargo"
-	test -x $(TOOLS)/bin/cargo-deb || cargo install --quiet --locked --version 3.8.0 --root $(TOOLS) cargo-deb
-	cargo build --profile $(PACKAGE_PROFILE) -p server --bins --example manual
-	cargo build --profile $(PACKAGE_PROFILE) --bin quire-bench
-	rm -rf target/package && mkdir -p target/package
-	$(BUILT)/examples/manual target/package
-	$(BUILT)/quire config template | sed 's|^#data = .*|data = "/var/lib/quire"|' >target/package/quire.toml
-	$(TOOLS)/bin/cargo-deb --package server --no-build --profile $(PACKAGE_PROFILE) --output target/package/
-	cd target/package && sha256sum *.deb >SHA256SUMS
-
-test-package: package ## install, start, upgrade and purge the Debian package, on an overlay of this machine's files; needs root
-	deploy/test_package.sh target/package/*.deb
 
 JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)
 test-clients: ## check, test and judge the clients; LANGUAGES=go takes one of them

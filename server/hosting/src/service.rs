@@ -26,7 +26,7 @@ use crate::{
     Error,
     access::{AuthPolicy, Scope},
     metrics::Refusals,
-    ports::{Connections, Sockets},
+    ports::Connections,
     settings::{Reader, Refused, Settings},
 };
 
@@ -44,8 +44,6 @@ pub struct Host<'a> {
     pub is_tls: bool,
     /// Access control.
     pub auth: AuthPolicy,
-    /// Listeners.
-    pub sockets: &'a mut Sockets,
     /// Connection limits of the ports.
     pub connections: Connections,
     /// The longest gRPC message, in either direction.

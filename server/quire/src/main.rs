@@ -4,7 +4,6 @@ mod cli;
 mod commands;
 mod config;
 mod console;
-mod manager;
 mod pages;
 mod process;
 mod reload;

@@ -22,7 +22,7 @@ pub(crate) use call::plan::Contracts;
 pub use call::service::{Answer, AnswerStream, Answered, Call, Later, LocalArc, Method, RefusedService, Service};
 pub use limits::Limits;
 pub use memory::{CUT, Charge, Memory};
-pub use observer::{CallDetails, CallReport, NoObserver, Observer, Refusal};
+pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use quire_net::{Client, Share, Shares};
 pub(crate) use registry::ConnectionState;
 pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, OpenConnection};

@@ -1,6 +1,5 @@
 //! Logs on standard error.
 
-mod calls;
 mod lines;
 mod repeats;
 
@@ -11,7 +10,6 @@ use tracing_subscriber::{
 
 use self::lines::Lines;
 pub(crate) use self::{
-    calls::{CallLog, Calls, Outcomes},
     lines::{flush, share_terminal, take_terminal_back},
     repeats::{show_left_out, show_left_out_now},
 };
@@ -21,7 +19,6 @@ pub(crate) use self::{
 pub(crate) struct Log {
     pub filter: String,
     pub json: bool,
-    pub calls: Calls,
 }
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];

@@ -46,7 +46,6 @@ use crate::{
     config::Hosts,
     pages::{self, Index, Services},
     process,
-    telemetry::CallLog,
 };
 
 /// Paths answered even when the server is overloaded.
@@ -68,8 +67,6 @@ pub(crate) struct Front {
     /// The metrics.
     pub metrics: Registry,
     pub refusals: Refusals,
-    /// Set if calls are logged.
-    pub calls: Option<Arc<CallLog>>,
     /// Set for TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// Host names accepted on loopback ports.
@@ -114,7 +111,7 @@ impl Transport {
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
         count(&mut metrics, &counts, &server, &refusals, &limits);
-        let observer = observer(counts, refusals, front.calls);
+        let observer = observer(counts, refusals);
         let counted = observer(&builder);
         let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
         let ports: Vec<Route<SocketAddr>> = services.iter().flat_map(|service| service.ports()).collect();
@@ -180,11 +177,6 @@ impl Transport {
         &self.services
     }
 
-    /// The threads that serve connections.
-    pub(crate) fn threads(&self) -> Vec<Handle> {
-        self.threads.handles()
-    }
-
     /// Serves until the server stops and every call in flight has been answered or cut.
     pub(crate) async fn serve(self, listener: TcpListener) -> Result<(), Error> {
         let Self { server, threads, health, mut tasks, mut stop, .. } = self;
@@ -235,12 +227,12 @@ fn grpc(
     (builder.add_service(health_service).reflection(), health, scopes)
 }
 
-/// Makes observers that count into `counts`, and log to `calls`.
-fn observer(counts: Counts, refusals: Refusals, calls: Option<Arc<CallLog>>) -> Observe {
+/// Makes observers that count into `counts`.
+fn observer(counts: Counts, refusals: Refusals) -> Observe {
     let warnings = Warnings::default();
     Arc::new(move |builder| {
         let counts = counts.of_server(builder.paths());
-        Arc::new(Watch { counts, refusals: refusals.clone(), warnings: warnings.clone(), calls: calls.clone() })
+        Arc::new(Watch { counts, refusals: refusals.clone(), warnings: warnings.clone() })
     })
 }
 
