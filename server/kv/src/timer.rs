@@ -198,9 +198,11 @@ mod tests {
     #[tokio::test]
     async fn a_sleeper_that_gives_up_is_removed() {
         let long = tokio::spawn(sleep(Duration::from_hours(1)));
-        sleep(Duration::from_micros(100)).await;
         let timer = Timer::here().unwrap();
-        assert_eq!(timer.lock().by_time.len(), 1);
+        // A sleep of some microseconds may be over before its task gives way to the other.
+        while timer.lock().by_time.is_empty() {
+            tokio::task::yield_now().await;
+        }
         long.abort();
         assert!(long.await.is_err());
         assert_eq!(timer.lock().by_time.len(), 0);
