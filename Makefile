@@ -75,7 +75,7 @@ judges: ## judges and clients that others wrote, on `quire serve` as it is relea
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
 	cargo build --release --bin quire-bench
-	cargo build --release -p bench --example sample_reports
+	cargo build $(TESTED) --example sample_reports
 	cargo test $(TESTED) --test load -- --ignored
 	JUDGED_BINARY=$(QUIRE_RELEASE) JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin \
 		$(TOOLS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges

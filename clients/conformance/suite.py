@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -36,6 +37,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=campaign.SEED, help="of the plan of faults")
     parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     arguments = parser.parse_args()
+    # A job that a shell runs in the background ignores it, and so would the clients.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = [each for each in scenarios.load() if re.search(arguments.only, f"{each.group}: {each.name}")]
     if arguments.list:
         print(*(f"{each.group}: {each.name}" for each in chosen), sep="\n")

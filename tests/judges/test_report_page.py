@@ -1,8 +1,6 @@
 """The page of a measurement, opened in a browser: its figures, what it asks for, and whether it fits."""
 
 import json
-import os
-import pathlib
 import statistics
 import subprocess
 
@@ -18,8 +16,7 @@ NAMES = ["open", "closed", "runs", "invalid", "nothing", "overload", "answers"]
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory):
     """A folder of made-up measurements, each as JSON and as a page."""
-    built = pathlib.Path(os.environ.get("JUDGED_BINARY", ROOT / "target/debug/quire")).absolute().parent
-    example = built / "examples/sample_reports"
+    example = ROOT / "target/debug/examples/sample_reports"
     if not example.exists():
         pytest.exit(f"{example} is not there; run `make judges`, which builds it")
     folder = tmp_path_factory.mktemp("samples")
