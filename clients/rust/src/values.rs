@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// The value of a key, if it has an entry.
-    pub async fn retrieve(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+    pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = bytes(key);
         let request = || RetrieveRequest { key: key.clone(), want_details: true };
         match ask(&self.lanes, &self.terms, READ, |lane, by| lane.values.retrieve(within(request(), by))).await {
@@ -150,6 +150,11 @@ impl Client {
             Err(Error::Refused(fault)) if fault.code == Code::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Another name of [`Client::get`].
+    pub async fn retrieve(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        self.get(key).await
     }
 
     /// Replaces the value of a key; with `expected_version`, only if the entry has that version.
@@ -221,7 +226,7 @@ impl Client {
     async fn whole(&self, entry: WireEntry) -> Result<Option<Entry>, Error> {
         let WireEntry { key, value, version, time_to_live_ms, value_left_out } = entry;
         if value_left_out {
-            let found = self.retrieve(&key).await?;
+            let found = self.get(&key).await?;
             return Ok(found.map(|Value { value, version, time_left }| Entry { key, value, version, time_left }));
         }
         Ok(Some(Entry { key, value, version, time_left: time_to_live_ms.map(Duration::from_millis) }))
