@@ -128,7 +128,8 @@ pub(super) fn read(
 ) -> anyhow::Result<Manifest> {
     let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, file));
     let (mut manifest, mut read, mut written, mut done) = (None, String::new(), None, 0);
-    for part in archive.entries()? {
+    // Raw, because a long name of GNU's or PAX' is read into memory whatever its length; our parts have none.
+    for part in archive.entries()?.raw(true) {
         let mut part = part.context(if manifest.is_none() { NO_BACKUP } else { DAMAGED })?;
         let name = part.path().ok().and_then(|path| path.to_str().map(ToOwned::to_owned)).unwrap_or_default();
         let mut summing = Summing { part: &mut part, sum: Sha256::new(), progress, done };

@@ -87,6 +87,19 @@ mod tests {
     use super::*;
     use crate::commands::backup::archive::{Books, FORMAT};
 
+    #[test]
+    fn a_name_without_end_is_not_read() {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::GNULongName);
+        header.set_path("././@LongLink").expect("a name");
+        header.set_size(1 << 30);
+        header.set_cksum();
+        let mut rest = io::repeat(b'x').take(1 << 30);
+        let found = verify(&mut header.as_bytes().chain(&mut rest)).expect_err("no backup").to_string();
+        assert!(found.contains("this is no file that `quire backup` made"), "{found}");
+        assert!(rest.limit() > (1 << 30) - (4 << 20), "{} bytes are left", rest.limit());
+    }
+
     #[tokio::test]
     async fn a_backup_counts_once_its_last_piece_was_read() {
         let folder = tempfile::tempdir().expect("a folder");
