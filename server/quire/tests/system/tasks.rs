@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 2_000;
 /// Memory per idle connection, including allocator overhead and its place in the list of connections.
 const KIBIBYTES_EACH_MAX: u64 = 5;
 
-/// Memory per connection that asks.
+/// Memory per connection with requests in flight.
 const KIBIBYTES_ASKING_MAX: u64 = 8;
 
 /// The address of the task server.

@@ -168,7 +168,7 @@ pub(crate) struct BackupsPage {
     pub(crate) frame: Frame,
     /// Of the newest one.
     pub(crate) age: Option<String>,
-    /// What a file holds that was verified, or the fault in it.
+    /// Contents of the file that was verified, or the fault in it.
     pub(crate) verified: Option<Result<String, String>>,
 }
 
