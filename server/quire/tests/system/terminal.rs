@@ -24,6 +24,8 @@ impl Terminal {
     pub(crate) fn run(folder: &Path, command: &str) -> Option<Self> {
         let mut script = Command::new("script");
         script.args(["-qefc", command, "/dev/null"]).current_dir(folder).env("TERM", "xterm").env("COLUMNS", "200");
+        // The same shell for everyone who runs the tests.
+        script.env("SHELL", "/bin/sh");
         script.env("XDG_STATE_HOME", folder.join("state")).env_remove("PAGER");
         // The one of util-linux; others have different arguments.
         if !Command::new("script").arg("--version").output().is_ok_and(|asked| asked.status.success()) {
