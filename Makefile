@@ -18,6 +18,8 @@ JUDGES := \
 # One file says that all of them are there, by a sum of their names and versions.
 INSTALLED := $(TOOLS)/bin/judges-$(shell echo $(JUDGES) | cksum | cut -d' ' -f1)
 VENV := $(TOOLS)/venv/requirements.txt
+# Debian's Prometheus, without its daemon.
+PROMETHEUS := $(TOOLS)/prometheus/usr/bin/prometheus
 # The clients of web pages, in one script.
 BROWSER := $(TOOLS)/browser/bundle.js
 
@@ -66,8 +68,8 @@ test-engine: ## judges that others wrote for gRPC and Connect, on test services 
 	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED) --test judges -- --include-ignored --test-threads=1 --nocapture
 
 judges: ## judges and clients that others wrote, on `quire serve` as it is released
-	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, h2load, JDK 17, Maven, npm"
-	$(MAKE) --no-print-directory $(INSTALLED) $(VENV) $(BROWSER) quire-release
+	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, h2load, JDK 17, Maven, npm, and Prometheus into $(TOOLS)"
+	$(MAKE) --no-print-directory $(INSTALLED) $(PROMETHEUS) $(VENV) $(BROWSER) quire-release
 	$(call need,chromium,chromium)
 	$(call need,chromedriver,chromium-driver)
 	$(call need,curl,curl)
@@ -224,6 +226,12 @@ clean: ## remove everything that was built, the judges' tools included
 $(INSTALLED):
 	for judge in $(JUDGES); do GOBIN=$(CURDIR)/$(TOOLS)/bin go install $$judge || exit 1; done
 	touch $@
+
+$(PROMETHEUS):
+	apt-get update -qq
+	mkdir -p $(TOOLS)/deb
+	cd $(TOOLS)/deb && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb ../prometheus
+	rm -r $(TOOLS)/deb
 
 $(VENV): tests/judges/requirements.txt
 	python3 -m venv $(TOOLS)/venv

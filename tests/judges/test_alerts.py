@@ -1,0 +1,228 @@
+"""deploy/alerts.yml and deploy/grafana.json, judged by Prometheus: the rules alone, and while it scrapes a server with a fault."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import urllib.parse
+import urllib.request
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from conftest import Server
+from kit.certificates import certificate
+from kit.servers import PATIENCE_SECONDS, Process, Quire, free_port, stopping, wait_until
+
+ROOT = pathlib.Path(__file__).parents[2]
+RULES = ROOT / "deploy/alerts.yml"
+DASHBOARD = json.loads((ROOT / "deploy/grafana.json").read_text())
+NAMES = re.findall(r"- alert: (\w+)", RULES.read_text())
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+# What a healthy server has, and what makes each alert fire, a minute a value.
+HEALTHY = {
+    "up": "1x90", "quire_store_healthy": "1x90", "quire_kv_healthy": "1x90", "quire_disk_bytes": "100000000000x90",
+    "quire_disk_free_bytes": "50000000000x90", "quire_purchases_acknowledged_total": "100+100x90",
+    'quire_purchases_total{outcome="bought"}': "110+100x90", 'quire_purchases_total{outcome="sold_out"}': "0x90",
+    "quire_memory_bytes": "80x90", "quire_memory_bytes_max": "100x90", 'quire_refused_total{limit="limits.calls_in_flight"}': "0+59x90",
+    'quire_refused_total{limit="limits.memory_bytes"}': "0+600x90", "quire_tls_certificate_expires_seconds": "1300000-60x90",
+    "quire_backup_age_seconds": "86400+60x90",
+}
+FAULTS = {
+    "QuireDown": {"up": "0x90"},
+    "QuireStoreFailed": {"quire_store_healthy": "0x90"},
+    "QuireDiskFull": {"quire_disk_free_bytes": "1000000x90", "quire_store_healthy": "0x90"},
+    "QuireDiskFilling": {"quire_disk_free_bytes": "9000000000x90"},
+    "QuirePurchasesLost": {'quire_purchases_total{outcome="bought"}': "50+100x90"},
+    "QuireMemoryHigh": {"quire_memory_bytes": "91x90"},
+    "QuireRefusing": {'quire_refused_total{limit="limits.calls_in_flight"}': "0+61x90"},
+    "QuireCertificateExpires": {"quire_tls_certificate_expires_seconds": "1200000-60x90"},
+    "QuireBackupOld": {"quire_backup_age_seconds": "180000+60x90"},
+}
+
+
+@pytest.fixture(scope="session")
+def tools():
+    """The folder of Prometheus and promtool."""
+    folder = pathlib.Path(os.environ.get("PROMETHEUS_BIN", ROOT / "target/tools/prometheus/usr/bin"))
+    if not (folder / "prometheus").exists():
+        pytest.exit(f"{folder}/prometheus is not there; run `make judges`, which installs it")
+    return folder
+
+
+def promtool(tools, *arguments):
+    done = subprocess.run([tools / "promtool", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def series(name, values):
+    labels = 'job="quire", instance="a"'
+    return {"series": f"{name[:-1]}, {labels}}}" if name.endswith("}") else f"{name}{{{labels}}}", "values": values}
+
+
+def rules_test(folder, values, at, firing):
+    """A file for promtool: with these series, exactly these alerts fire at this time."""
+    firing = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in firing]
+    test = {"interval": "1m", "input_series": [series(*pair) for pair in values.items()], "promql_expr_test": [
+        {"expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": at, "exp_samples": firing}]}
+    path = folder / "test.yml"
+    # JSON is YAML.
+    path.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    return path
+
+
+def test_the_rules_have_a_fault_and_a_section_each(tools):
+    promtool(tools, "check", "rules", RULES)
+    assert NAMES == list(FAULTS)
+    page = (ROOT / "docs/operate/alerts.md").read_text()
+    assert re.findall(r"^## (\w+)$", page, re.M) == NAMES
+    anchors = re.findall(r"runbook: docs/operate/alerts.md#(\w+)", RULES.read_text())
+    assert anchors == [name.lower() for name in NAMES]
+
+
+@pytest.mark.parametrize("name", [None, *FAULTS])
+def test_a_fault_fires_its_alert_and_no_other(tools, tmp_path, name):
+    values = HEALTHY | FAULTS.get(name, {})
+    promtool(tools, "test", "rules", rules_test(tmp_path, values, "90m", [name] if name else []))
+    # Nothing fires at once.
+    promtool(tools, "test", "rules", rules_test(tmp_path, values, "0m", []))
+
+
+class Prometheus(Process):
+    """Prometheus with the rules, whose alerts do not wait, scraping one server each second."""
+
+    def __init__(self, tools, folder, address, scheme="http"):
+        super().__init__(folder)
+        self._port = free_port()
+        (folder / "alerts.yml").write_text(re.sub(r"for: \w+", "for: 0s", RULES.read_text()))
+        (folder / "prometheus.yml").write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": ["alerts.yml"],
+            "scrape_configs": [{"job_name": "quire", "scheme": scheme, "tls_config": {"insecure_skip_verify": True},
+                                "static_configs": [{"targets": [address]}]}]}))
+        self.start(tools / "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
+                   f"--web.listen-address=127.0.0.1:{self._port}")
+        self.line("Server is ready to receive web requests")
+
+    def get(self, path, **parameters):
+        url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=30) as page:
+            answer = json.load(page)
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def query(self, text):
+        return self.get("query", query=text)["result"]
+
+    def firing(self):
+        return {alert["labels"]["alertname"] for alert in self.get("alerts")["alerts"] if alert["state"] == "firing"}
+
+    def scraped_at(self):
+        return max(float(series["value"][1]) for series in self.query("timestamp(up)"))
+
+    def wait_until_firing(self, *names):
+        """Waits until these fire and no other, two scrapes later or after: the first is evaluated by then."""
+        for _ in range(2):
+            before = self.scraped_at()
+            wait_until("another scrape", lambda: self.scraped_at() > before)
+        wait_until(f"{names} fire", lambda: self.firing() == set(names))
+
+
+@contextlib.contextmanager
+def scraped(tools, folder, server, **more):
+    with stopping(server), stopping(Prometheus(tools, folder / "prometheus", server.address, **more)) as prometheus:
+        wait_until("a scrape", lambda: prometheus.query("up == 1"))
+        yield prometheus
+
+
+def test_each_query_finds_series_and_a_short_certificate_is_reported(quire, tools, contract, tmp_path):
+    certificate(tmp_path, "server")
+    Quire(quire, tmp_path).import_books("id,title,topic,stock,price\n7,The Last Three,scarcity,3,9.99\n")
+    backup = [quire, "backup", "data/first.backup", "--data", "data"]
+    subprocess.run(backup, cwd=tmp_path, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
+    server = Server(quire, tmp_path, "--set", "tls.certificate=server.pem", "--set", "tls.key=server.key")
+    with scraped(tools, tmp_path, server, scheme="https") as prometheus:
+        trust = grpc.ssl_channel_credentials((tmp_path / "server.pem").read_bytes())
+        with grpc.secure_channel(server.address, trust) as channel:
+            shop = contract[1].BookStoreStub(channel)
+            shop.Buy(contract[0].ItemNumberRequest(id=7), timeout=10)
+            with pytest.raises(grpc.RpcError):
+                channel.unary_unary("/bookstore.BookStore/Nothing")(b"", timeout=10)
+        prometheus.wait_until_firing("QuireCertificateExpires")
+        known = set(prometheus.get("label/__name__/values"))
+        used = re.findall(r"\b(?:quire|process)_\w+", "".join(QUERIES) + RULES.read_text())
+        assert set(used) - known == set()
+        for query in QUERIES:
+            query = query.replace("$instance", ".*").replace("$__rate_interval", "1m")
+            wait_until(f"series for {query}", lambda: prometheus.query(query))
+
+
+def test_a_moved_store_is_reported_until_it_is_back(quire, tools, contract, tmp_path):
+    server = Server(quire, tmp_path)
+    with scraped(tools, tmp_path, server) as prometheus:
+        (tmp_path / "data").rename(tmp_path / "elsewhere")
+        with grpc.insecure_channel(server.address) as channel, pytest.raises(grpc.RpcError):
+            contract[1].BookStoreStub(channel).Buy(contract[0].ItemNumberRequest(id=53477), timeout=10)
+        prometheus.wait_until_firing("QuireStoreFailed")
+        (tmp_path / "elsewhere").rename(tmp_path / "data")
+        prometheus.wait_until_firing()
+
+
+def test_a_full_disk_is_reported_and_not_as_a_failed_store(quire, tools, contract, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("this machine does not let the test mount a file system")
+    try:
+        server = Server(quire, disk)
+        with scraped(tools, tmp_path, server) as prometheus, grpc.insecure_channel(server.address) as channel:
+            with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+                while filler.write(bytes(4096)):
+                    pass
+            shop = contract[1].BookStoreStub(channel)
+
+            def is_refused():
+                try:
+                    shop.Buy(contract[0].ItemNumberRequest(id=53477), timeout=10)
+                except grpc.RpcError as error:
+                    return error
+                return None
+
+            wait_until("a refused purchase", is_refused, every=0)
+            prometheus.wait_until_firing("QuireDiskFull")
+            (disk / "filler").unlink()
+            prometheus.wait_until_firing()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_refusals_by_a_limit_are_reported(quire, tools, tmp_path):
+    server = Server(quire, tmp_path, "--set", "limits.health_watches=1")
+    with scraped(tools, tmp_path, server) as prometheus, grpc.insecure_channel(server.address) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch
+        held = watch(health_pb2.HealthCheckRequest())
+        next(held)
+
+        def refusals():
+            for _ in range(100):
+                with pytest.raises(grpc.RpcError) as refused:
+                    next(watch(health_pb2.HealthCheckRequest()))
+                assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            return prometheus.firing()
+
+        wait_until("an alert", refusals)
+        prometheus.wait_until_firing("QuireRefusing")
+        held.cancel()
+
+
+def test_memory_near_its_limit_is_reported(quire, tools, tmp_path):
+    before = Server(quire, tmp_path / "before")
+    used = next(int(sample.value) for sample in before.metrics()["quire_memory_bytes"].samples)
+    before.stop()
+    # Another server uses as much, give or take a few percent. Beyond the limit /metrics is served, too.
+    server = Server(quire, tmp_path, "--set", f"limits.memory_bytes={used}")
+    with scraped(tools, tmp_path, server) as prometheus:
+        prometheus.wait_until_firing("QuireMemoryHigh")
