@@ -44,6 +44,8 @@ mod envelope;
 pub mod fuzzing;
 mod interceptor;
 mod io;
+#[cfg(any(feature = "client", feature = "server"))]
+mod lifetime;
 mod message;
 mod metadata;
 mod protocol;

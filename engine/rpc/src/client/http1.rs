@@ -14,13 +14,14 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant, Sleep, sleep, timeout, timeout_at};
+use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until, timeout, timeout_at};
 
 use super::call::attempt::{Attempt, untouched};
 use super::call::http::{CarrierSettings, RequestBody, carry, connection_ended};
 use super::channel::subchannel::{Command, State, Subchannel, WaitingCalls};
 use super::channel::target::{Counters, Target};
 use super::settings::{ConnectBackoff, Settings};
+use crate::lifetime::Lifetime;
 use crate::status::Status;
 
 /// Limit of a response's head, and of one read.
@@ -29,7 +30,33 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection that is ready for a request.
-type Connection = SendRequest<RequestBody>;
+struct Connection {
+    requests: SendRequest<RequestBody>,
+    /// Time at which it gets no more requests.
+    ends_at: Option<Instant>,
+    idle_max: Option<Duration>,
+    /// End of its idle time, since its last request.
+    idle_until: Option<Instant>,
+}
+
+impl Connection {
+    fn new(requests: SendRequest<RequestBody>, settings: &Settings) -> Self {
+        let Lifetime { age_max, idle_max } = settings.lifetime();
+        let ends_at = age_max.and_then(|age| Instant::now().checked_add(age));
+        Self { requests, ends_at, idle_max, idle_until: None }
+    }
+
+    /// Begins its idle time.
+    fn rest(mut self) -> Self {
+        self.idle_until = self.idle_max.and_then(|idle| Instant::now().checked_add(idle));
+        self
+    }
+
+    /// Time at which it is closed if it stays idle.
+    fn closes_at(&self) -> Option<Instant> {
+        self.ends_at.into_iter().chain(self.idle_until).min()
+    }
+}
 
 /// Result of a task of the pool.
 enum Event {
@@ -59,6 +86,8 @@ struct Pool {
     commands: VecDeque<Command>,
     waiting: WaitingCalls,
     idle: Vec<Connection>,
+    /// Set for the idle connection that closes next.
+    closing: Option<Pin<Box<Sleep>>>,
     opening: usize,
     /// Calls on a connection, by number; dropping the sender cancels one.
     running: HashMap<u64, oneshot::Sender<()>>,
@@ -84,6 +113,7 @@ pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Subch
         commands: VecDeque::new(),
         waiting: WaitingCalls::new(settings),
         idle: Vec::new(),
+        closing: None,
         opening: 0,
         running: HashMap::new(),
         tasks: JoinSet::new(),
@@ -124,10 +154,20 @@ impl Pool {
             if self.subchannel.is_closing() && self.waiting.calls.is_empty() && self.running.is_empty() {
                 return Poll::Ready(());
             }
-            if !progress {
+            if !progress && self.poll_idle(cx).is_pending() {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Ready if the time of an idle connection is over.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(next) = self.idle.iter().filter_map(Connection::closes_at).min() else { return Poll::Pending };
+        let closing = self.closing.get_or_insert_with(|| Box::pin(sleep_until(next)));
+        if closing.deadline() != next {
+            closing.as_mut().reset(next);
+        }
+        closing.as_mut().poll(cx)
     }
 
     fn take_commands(&mut self) -> bool {
@@ -158,7 +198,7 @@ impl Pool {
                 self.backoff.reset();
                 self.is_wanted = false;
                 self.subchannel.set_state(State::Ready);
-                self.idle.push(connection);
+                self.idle.push(connection.rest());
             }
             Event::Opened(Err(reason)) => {
                 self.opening -= 1;
@@ -170,13 +210,16 @@ impl Pool {
             }
             Event::Ended(number, connection) => {
                 self.running.remove(&number);
-                self.idle.extend(connection);
+                self.idle.extend(connection.map(Connection::rest));
             }
         }
     }
 
     fn start_waiting(&mut self) {
-        self.idle.retain(|connection| !connection.is_closed());
+        let now = Instant::now();
+        self.idle.retain(|connection| {
+            !connection.requests.is_closed() && connection.closes_at().is_none_or(|closes_at| closes_at > now)
+        });
         while !self.waiting.calls.is_empty()
             && let Some(connection) = self.idle.pop()
             && let Some(attempt) = self.waiting.calls.pop_front()
@@ -223,7 +266,7 @@ async fn connect(target: Arc<Target>, counters: Arc<Counters>, settings: Arc<Set
     builder.max_buf_size(BUFFER_BYTES_MAX);
     let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    Ok(sender)
+    Ok(Connection::new(sender, &settings))
 }
 
 /// Makes a call, unless its caller cancels it. Returns the connection if it can be reused.
@@ -237,7 +280,7 @@ async fn run(
         let carried =
             carry(attempt, &shared.target, &shared.carrier, |request| send(&mut connection, request, &shared));
         let is_free = carried.await;
-        let is_ready = is_free && matches!(timeout(LINGER, connection.ready()).await, Ok(Ok(())));
+        let is_ready = is_free && matches!(timeout(LINGER, connection.requests.ready()).await, Ok(Ok(())));
         is_ready.then_some(connection)
     });
     poll_fn(|cx| {
@@ -255,7 +298,7 @@ async fn send(
     request: http::Request<RequestBody>,
     shared: &Shared,
 ) -> Result<http::Response<Incoming>, Status> {
-    let mut error = match connection.try_send_request(request).await {
+    let mut error = match connection.requests.try_send_request(request).await {
         Ok(response) => return Ok(response),
         Err(error) => error,
     };
@@ -263,7 +306,7 @@ async fn send(
     let Shared { target, settings, counters, .. } = shared.clone();
     let connected = connect(target, counters, settings).await;
     *connection = connected.map_err(|reason| untouched(Status::unavailable(reason)))?;
-    connection.try_send_request(request).await.map_err(|mut error| {
+    connection.requests.try_send_request(request).await.map_err(|mut error| {
         let status = connection_ended(error.error());
         if error.take_message().is_some() { untouched(status) } else { status }
     })

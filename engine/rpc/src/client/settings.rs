@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::lifetime::Lifetime;
 use crate::message::compression::Encoding;
 use crate::protocol::{ClientDialect, Codec};
 use crate::status::{Code, Reach, Status};
@@ -87,6 +88,12 @@ pub struct Settings {
     pub keepalive_interval: Option<Duration>,
     /// Time limit for the answer to that PING.
     pub keepalive_timeout: Duration,
+    /// A connection without calls is closed after this long; the next call opens another. `None`: never.
+    pub connection_idle_max: Option<Duration>,
+    /// A connection of this age gets no more calls; `None`: it gets them until the server ends it.
+    pub connection_age_max: Option<Duration>,
+    /// Part of the last two limits, from 0 to 1, by which each connection's own may be shorter or longer, at random.
+    pub connection_jitter: f64,
     /// Retry policy; `None`: no retries.
     pub retry: Option<RetryPolicy>,
     /// Compression of requests, and the minimum size to compress.
@@ -122,6 +129,9 @@ impl Default for Settings {
             reconnect_max: Duration::from_secs(10),
             keepalive_interval: None,
             keepalive_timeout: Duration::from_secs(20),
+            connection_idle_max: None,
+            connection_age_max: None,
+            connection_jitter: 0.1,
             retry: None,
             compression: None,
             accepts: Encoding::BUILT.to_vec(),
@@ -131,6 +141,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// A new connection's limits of age and idle time.
+    pub(super) fn lifetime(&self) -> Lifetime {
+        Lifetime::draw(self.connection_age_max, self.connection_idle_max, self.connection_jitter)
+    }
+
     /// Dialect of streaming or unary methods' calls.
     pub(super) fn dialect(&self, is_stream: bool, codec: Codec) -> ClientDialect {
         match self.protocol {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::observer::Refusal;
+use crate::lifetime::Lifetime;
 use crate::status::Status;
 
 /// Limits of a server. A field's unit is last in its name; times are [`Duration`]s.
@@ -61,6 +62,8 @@ pub struct Limits {
     pub connection_idle_max: Option<Duration>,
     /// A connection is drained at this age; `None`: never.
     pub connection_age_max: Option<Duration>,
+    /// Part of the last two limits, from 0 to 1, by which each connection's own may be shorter or longer, at random.
+    pub connection_jitter: f64,
     /// Time for calls to finish in a drain, before they are cut off.
     pub drain_timeout: Duration,
     /// Size of an HTTP/1.1 request head.
@@ -95,6 +98,7 @@ impl Default for Limits {
             keepalive_timeout: Duration::from_secs(20),
             connection_idle_max: None,
             connection_age_max: None,
+            connection_jitter: 0.1,
             drain_timeout: Duration::from_secs(30),
             http1_head_bytes_max: 64 * 1024,
             is_message_per_frame: false,
@@ -103,6 +107,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// A new connection's limits of age and idle time.
+    pub(super) fn lifetime(&self) -> Lifetime {
+        Lifetime::draw(self.connection_age_max, self.connection_idle_max, self.connection_jitter)
+    }
+
     /// Status for a caller refused by this limit.
     pub(super) fn refusal(&self, limit: Refusal) -> Status {
         let (at, advice) = match limit {

@@ -5,6 +5,7 @@ mod calls;
 mod channels;
 mod connections;
 mod http1_channel;
+mod lifetimes;
 mod limits;
 mod pages;
 mod protocols;

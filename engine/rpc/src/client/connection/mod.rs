@@ -23,6 +23,7 @@ use super::channel::subchannel::{Command, State, Subchannel};
 use super::channel::target::{ONLY_TLS, Target, Transport};
 use super::settings::{ConnectBackoff, Settings};
 use crate::io::{Inlet, poll_write};
+use crate::lifetime::Lifetime;
 use crate::status::Status;
 
 /// Time without input after which a connection is checked before a call is sent.
@@ -100,14 +101,17 @@ struct ConnectionTask {
     failure: Option<ConnectionError>,
     is_ready: bool,
     timer: Pin<Box<Sleep>>,
+    lifetime: Lifetime,
     opened_at: Instant,
     read_at: Instant,
+    /// Time since which the connection has no calls.
+    idle_since: Option<Instant>,
     ping_sent_at: Option<Instant>,
     /// Set while a call waits for the runtime to poll the socket; see [`ConnectionTask::is_stale`].
     looking: Option<JoinHandle<()>>,
     looked_at: Instant,
-    /// True once the server takes no more calls: the subchannel uses another connection, and this one only finishes its
-    /// calls.
+    /// True once the server takes no more calls, or the connection's time is over: the subchannel uses another
+    /// connection, and this one only finishes its calls.
     is_retired: bool,
     /// The server's first bytes were an alert of TLS.
     is_tls: bool,
@@ -124,6 +128,7 @@ impl ConnectionTask {
         settings: Arc<Settings>,
     ) -> Self {
         let now = Instant::now();
+        let lifetime = settings.lifetime();
         Self {
             io,
             inlet: Inlet::default(),
@@ -134,8 +139,10 @@ impl ConnectionTask {
             failure: None,
             is_ready: false,
             timer: Box::pin(sleep_until(now)),
+            lifetime,
             opened_at: now,
             read_at: now,
+            idle_since: None,
             ping_sent_at: None,
             looking: None,
             looked_at: now,
@@ -248,6 +255,7 @@ impl ConnectionTask {
     fn take_commands(&mut self) -> bool {
         self.subchannel.take(&mut self.commands);
         let any = !self.commands.is_empty();
+        self.idle_since = self.idle_since.filter(|_| !any);
         while let Some(command) = self.commands.pop_front() {
             self.calls.command(command);
         }
@@ -311,9 +319,27 @@ impl ConnectionTask {
         Ok(progress)
     }
 
+    /// Time at which the connection gets no more calls: it is old, or has long had none.
+    fn retires_at(&mut self) -> Option<Instant> {
+        if !self.is_ready || self.is_retired || self.subchannel.is_closing() {
+            return None;
+        }
+        self.idle_since = self.calls.is_idle().then(|| self.idle_since.unwrap_or(self.calls.now));
+        let after = |since: Option<Instant>, limit: Option<Duration>| since?.checked_add(limit?);
+        let idle_ends = after(self.idle_since, self.lifetime.idle_max);
+        let age_ends = after(Some(self.opened_at), self.lifetime.age_max);
+        [idle_ends, age_ends].into_iter().flatten().min()
+    }
+
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         loop {
             let now = self.calls.now;
+            let retires_at = self.retires_at();
+            if retires_at.is_some_and(|at| at <= now) {
+                self.calls.connection.drain();
+                self.is_retired = true;
+                return Poll::Ready("its time was over".to_owned());
+            }
             let handshake_ends = (!self.is_ready).then(|| self.opened_at + self.settings.connect_timeout);
             if handshake_ends.is_some_and(|at| at <= now) {
                 return Poll::Ready("no answer from the server in time".to_owned());
@@ -332,7 +358,7 @@ impl ConnectionTask {
                 }
                 continue;
             }
-            let soonest = [handshake_ends, answer_due, ping_due].into_iter().flatten().min();
+            let soonest = [handshake_ends, answer_due, ping_due, retires_at].into_iter().flatten().min();
             let wake_at = soonest.unwrap_or(now + Duration::from_hours(1));
             if wake_at < self.timer.deadline() || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(wake_at);

@@ -21,6 +21,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::envelope::Peer;
 use crate::io::{Inlet, give_back, lend, poll_write, read_failed};
+use crate::lifetime::Lifetime;
 use crate::server::accept::role::{Draining, Role};
 use crate::server::call::Shared;
 use crate::server::limits::Limits;
@@ -47,6 +48,7 @@ pub(crate) struct Driver<T> {
     inlet: Inlet,
     calls: Calls,
     limits: Arc<Limits>,
+    lifetime: Lifetime,
     stage: Stage,
     failure: Option<ConnectionError>,
     timer: Pin<Box<Sleep>>,
@@ -75,10 +77,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     pub(crate) fn boxed(io: T, first_bytes: Vec<u8>, shared: Arc<Shared>, peer: Arc<Peer>, role: Role) -> Box<Self> {
         let now = Instant::now();
         let charge = shared.limits.memory.charge(peer.address);
+        let lifetime = shared.limits.lifetime();
         Box::new(Self {
             io,
             inlet: Inlet::new(first_bytes),
             limits: Arc::clone(&shared.limits),
+            lifetime,
             calls: Calls::new(shared, peer, role.refusing, charge.lender()),
             charge,
             stage: Stage::Open,
@@ -308,8 +312,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             self.ping_sent_at = Some(now);
             self.calls.connection.output().shrink();
         }
-        let too_old = reached(after(Some(self.opened_at), self.limits.connection_age_max));
-        let too_idle = self.calls.is_idle() && reached(after(Some(self.busy_at), self.limits.connection_idle_max));
+        let too_old = reached(after(Some(self.opened_at), self.lifetime.age_max));
+        let too_idle = self.calls.is_idle() && reached(after(Some(self.busy_at), self.lifetime.idle_max));
         if too_old || too_idle {
             self.drain();
         }
@@ -352,8 +356,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             (self.calls.connection.queued_bytes_total() > 0).then_some(self.stall_check_at),
             self.calls.earliest_deadline,
             self.calls.connection.is_awaiting_peer().then(|| self.calls.now + handshake),
-            after(Some(self.opened_at), self.limits.connection_age_max).filter(|_| open),
-            after(Some(self.busy_at), self.limits.connection_idle_max).filter(|_| open),
+            after(Some(self.opened_at), self.lifetime.age_max).filter(|_| open),
+            after(Some(self.busy_at), self.lifetime.idle_max).filter(|_| open),
         ];
         let far = self.calls.now + Duration::from_hours(1);
         let soonest = times.into_iter().flatten().min().unwrap_or(far);

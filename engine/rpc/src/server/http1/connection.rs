@@ -64,7 +64,9 @@ where
     // hyper wakes itself after some requests in one poll, and such a task keeps tokio from its sockets.
     let wakes = WakeSet::new(1);
     let waker = wakes.waker(0);
-    let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
+    let lifetime = limits.lifetime();
+    let mut idle = Idle { allowed: lifetime.idle_max, timer: None };
+    let mut age = lifetime.age_max.map(|age| Box::pin(sleep(age)));
     let mut charge = limits.memory.charge(peer_address);
     let is_busy = || Arc::strong_count(&busy) > 1 || held.is_sending();
     let mut cut: Option<Pin<Box<Sleep>>> = None;
@@ -83,7 +85,11 @@ where
             return Poll::Ready("cut off when it had to leave".to_owned());
         }
         let mut polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
-        if polled.is_pending() && idle.poll(is_busy(), cx).is_ready() {
+        let is_old = age.as_mut().is_some_and(|age| age.as_mut().poll(cx).is_ready());
+        if is_old {
+            age = None;
+        }
+        if polled.is_pending() && (is_old || idle.poll(is_busy(), cx).is_ready()) {
             connection.as_mut().graceful_shutdown();
             polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
         }
