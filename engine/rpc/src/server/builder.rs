@@ -16,6 +16,7 @@ use super::browser::{Cors, Hosts};
 use super::call::Shared;
 use super::call::plan::{Contracts, Routes};
 use super::call::service::{Method, Service};
+use super::deadlines::Deadlines;
 use super::limits::Limits;
 use super::observer::{NoObserver, Observer, Refusal};
 use super::registry::ConnectionRegistry;
@@ -39,6 +40,7 @@ impl Server {
             compression: None,
             cors: Cors::default(),
             interceptors: Vec::new(),
+            deadlines: Vec::new(),
             #[cfg(feature = "tower")]
             layers: Vec::new(),
             hosts: Hosts::default(),
@@ -52,7 +54,7 @@ impl Server {
     }
 }
 
-/// Predicate of the methods that an interceptor is for.
+/// Predicate of the methods that an interceptor or deadlines are for.
 type IsFor = Box<dyn Fn(&str) -> bool + Send>;
 
 /// Builder of a [`Server`].
@@ -66,6 +68,7 @@ pub struct Builder {
     compression: Option<(Encoding, usize)>,
     cors: Cors,
     interceptors: Vec<(IsFor, Arc<dyn Interceptor>)>,
+    deadlines: Vec<(IsFor, Deadlines)>,
     #[cfg(feature = "tower")]
     layers: Vec<tower::Wrap>,
     hosts: Hosts,
@@ -166,6 +169,18 @@ impl Builder {
         self
     }
 
+    /// Sets the deadlines of all methods.
+    pub fn deadlines(self, deadlines: Deadlines) -> Self {
+        self.deadlines_for(|_| true, deadlines)
+    }
+
+    /// As [`Builder::deadlines`], for the methods `/package.Service/Method` for which `is_for` is true. A method has the
+    /// deadlines that were set last.
+    pub fn deadlines_for(mut self, is_for: impl Fn(&str) -> bool + Send + 'static, deadlines: Deadlines) -> Self {
+        self.deadlines.push((Box::new(is_for), deadlines));
+        self
+    }
+
     /// Passes every call through a tower layer before interceptors and handler, as an HTTP request whose body is not
     /// read yet; of several, the first is outermost. A layer that fails with a [`Status`](crate::Status) fails the call
     /// with it; any other failure is `UNKNOWN`. Such calls bypass the engine's fastest path, so servers that count
@@ -238,6 +253,8 @@ impl Builder {
         for route in &mut self.routes.table {
             let ours = self.interceptors.iter().filter(|(is_for, _)| is_for(&route.path));
             route.interceptors = ours.map(|(_, interceptor)| Arc::clone(interceptor)).collect();
+            let ours = self.deadlines.iter().rfind(|(is_for, _)| is_for(&route.path));
+            route.deadlines = ours.map(|(_, deadlines)| *deadlines).unwrap_or_default();
         }
         let shared = Arc::new_cyclic(|shared| {
             #[cfg(feature = "tower")]

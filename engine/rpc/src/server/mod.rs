@@ -5,6 +5,7 @@ mod browser;
 mod builder;
 mod call;
 mod connection;
+mod deadlines;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod http1;
 mod limits;
@@ -20,6 +21,7 @@ pub use browser::Cors;
 pub use builder::Builder;
 pub(crate) use call::plan::Contracts;
 pub use call::service::{Answer, AnswerStream, Answered, Call, Later, LocalArc, Method, RefusedService, Service};
+pub use deadlines::Deadlines;
 pub use limits::Limits;
 pub use memory::{CUT, Charge, Memory};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};

@@ -1,7 +1,6 @@
 //! Age and idle time of connections, on both sides, under paused time.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +14,9 @@ use rpc_testing::proto::echo_server::EchoServer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::support::{NEVER, text};
+use crate::support::{NEVER, in_memory, text};
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
-const PIPE_BYTES: usize = 64 * 1024;
 
 /// Times at which connections closed.
 struct Ends(watch::Sender<Vec<Instant>>);
@@ -32,16 +30,8 @@ impl Observer for Ends {
 /// A channel to a server of this process, and the times at which its connections closed.
 fn connected(limits: Limits, settings: Settings) -> (Channel, watch::Receiver<Vec<Instant>>) {
     let (ends, ended) = watch::channel(Vec::new());
-    let server =
-        Server::builder().add_service(EchoServer::new(EchoService)).limits(limits).observer(Arc::new(Ends(ends)));
-    let server = server.build();
-    let channel = Channel::builder("http://memory").unwrap().settings(settings).dial(move || {
-        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve_connection(theirs, quire_rpc::Peer::default(), pending()).await });
-        Ok(ours)
-    });
-    (channel.connect_lazy().unwrap(), ended)
+    let server = Server::builder().add_service(EchoServer::new(EchoService));
+    (in_memory(server.limits(limits).observer(Arc::new(Ends(ends))), settings), ended)
 }
 
 /// The connections that ended in each hundredth of a second.

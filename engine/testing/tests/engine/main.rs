@@ -4,6 +4,7 @@ mod addresses;
 mod calls;
 mod channels;
 mod connections;
+mod deadlines;
 mod http1_channel;
 mod lifetimes;
 mod limits;

@@ -98,13 +98,47 @@ pub(crate) struct Active {
     /// Bytes received and not yet returned to the stream's window.
     pub(crate) unreleased: usize,
     pub(crate) deadline: Option<Instant>,
+    /// Limit on the time between messages of a stream.
+    pub(crate) quiet: Option<Quiet>,
     /// Ends the call from outside.
     pub(crate) ending: Option<Ending>,
     /// Counts the call among those that wait.
     pub(crate) shares: Option<CallPermits>,
 }
 
+/// Time that a stream may be without a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quiet {
+    allowed: Duration,
+    until: Instant,
+}
+
 impl Active {
+    /// Time at which the call ends unless a message comes or goes.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.deadline.into_iter().chain(self.quiet.map(|quiet| quiet.until)).min()
+    }
+
+    /// Notes that a message came in or, by the state of the answer, went out.
+    #[inline]
+    pub(crate) fn note_messages(&mut self, came_in: bool, now: Instant) {
+        if let Some(quiet) = &mut self.quiet
+            && (std::mem::take(&mut self.reply.has_sent) | came_in)
+        {
+            quiet.until = now.checked_add(quiet.allowed).unwrap_or(quiet.until);
+        }
+    }
+
+    /// Status of a call that is due.
+    pub(crate) fn overdue(&self) -> Status {
+        match self.quiet {
+            Some(quiet) if self.deadline.is_none_or(|deadline| quiet.until < deadline) => {
+                Status::deadline_exceeded(format!("the stream had no message for {:?}", quiet.allowed))
+            }
+            _ => time_is_up(),
+        }
+    }
+
     /// Polls the call; ready once it is answered.
     pub(crate) fn poll(
         &mut self,
@@ -223,7 +257,7 @@ impl Shared {
         cx: &mut Context<'_>,
     ) -> Result<Admitted, Rejected> {
         if call.deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(Status::deadline_exceeded("time was up before work began").into());
+            return Err(self.too_late(call.plan).into());
         }
         let (request_json, answer_json) = self.routes.json(call.plan)?.unzip();
         let request = if request.is_some() { request } else { self.intercept(call, Extensions::new())? };
@@ -238,6 +272,24 @@ impl Shared {
             Poll::Ready(status) => Err(status.into()),
             Poll::Pending => Ok(Admitted { request, request_json, answer_json, ending }),
         }
+    }
+
+    #[cold]
+    fn too_late(&self, plan: &CallPlan) -> Status {
+        match self.routes.table[plan.method].deadlines.least {
+            Some(least) if plan.terms.timeout == Some(Duration::ZERO) => {
+                Status::deadline_exceeded(format!("the method needs more time: allow it {least:?} at least"))
+            }
+            _ => Status::deadline_exceeded("time was up before work began"),
+        }
+    }
+
+    /// Limit on the time between messages of a stream that begins.
+    #[inline]
+    pub(crate) fn quiet(&self, plan: &CallPlan, now: Instant) -> Option<Quiet> {
+        let route = &self.routes.table[plan.method];
+        let allowed = route.deadlines.between_messages.filter(|_| route.streams())?;
+        Some(Quiet { allowed, until: now.checked_add(allowed)? })
     }
 
     /// Limit that refuses the caller another call of the method, if any.

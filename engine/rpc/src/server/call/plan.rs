@@ -12,8 +12,9 @@ use super::service::{Handler, Method};
 use crate::interceptor::Interceptor;
 use crate::message::framing::Framed;
 use crate::message::transcode::{self, Json};
-use crate::protocol::{Codec, Dialect, Get, Recognised, recognise};
+use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::server::browser::is_preflight;
+use crate::server::deadlines::Deadlines;
 use crate::server::observer::Refusal;
 use crate::server::reply::plain_http::Unserved;
 use crate::status::Status;
@@ -25,6 +26,7 @@ pub(crate) struct Route {
     pub(crate) handler: Arc<dyn Handler>,
     /// Interceptors that its calls pass before the handler.
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
+    pub(crate) deadlines: Deadlines,
     pub(crate) is_streaming_in: bool,
     /// The method's own shares of calls, and the limit's name.
     pub(crate) shares: Option<(Refusal, Shares)>,
@@ -79,9 +81,16 @@ impl Routes {
     fn push(&mut self, path: String, method: Method) -> usize {
         let (is_streaming_in, is_streaming_out) = (method.handler.is_streaming_in(), method.handler.is_streaming_out());
         let has_side_effects = method.has_side_effects();
-        let (handler, interceptors, shares) = (method.handler, Vec::new(), None);
-        let route = Route { path, handler, interceptors, is_streaming_in, shares, is_streaming_out, has_side_effects };
-        self.table.push(route);
+        self.table.push(Route {
+            path,
+            handler: method.handler,
+            interceptors: Vec::new(),
+            deadlines: Deadlines::default(),
+            is_streaming_in,
+            shares: None,
+            is_streaming_out,
+            has_side_effects,
+        });
         self.table.len() - 1
     }
 
@@ -94,6 +103,12 @@ impl Routes {
 
     pub(crate) fn services(&self) -> &[String] {
         &self.services
+    }
+
+    /// Plan of a call of the method, whose caller wants these terms.
+    fn call(&self, method: usize, dialect: Dialect, mut terms: Terms) -> CallPlan {
+        terms.timeout = self.table[method].deadlines.timeout(terms.timeout);
+        CallPlan { method, dialect, terms }
     }
 
     /// False if a request is surely no call; then its head need not be parsed.
@@ -194,7 +209,7 @@ impl Plan {
             (Recognised::UnknownCodec, _) | (_, Some(_)) => return Self::Unserved(Unserved::Unsupported),
             (_, None) => return Self::Http,
         };
-        let call = || Ok(CallPlan { method: method?, dialect, terms: dialect.terms(head)? });
+        let call = || Ok(routes.call(method?, dialect, dialect.terms(head)?));
         match call() {
             Ok(plan) => Self::Call(plan, None),
             Err(status) => Self::Fail(dialect, status),
@@ -212,7 +227,7 @@ impl Plan {
         match message {
             Ok(bytes) => {
                 let message = Framed { compressed: terms.encoding.is_some(), bytes };
-                Self::Call(CallPlan { method, dialect, terms }, Some(message))
+                Self::Call(routes.call(method, dialect, terms), Some(message))
             }
             Err(status) => Self::Fail(dialect, status),
         }

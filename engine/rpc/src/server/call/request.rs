@@ -131,6 +131,14 @@ impl Gathering {
     }
 }
 
+/// Effect of a request's bytes.
+pub(crate) struct Pushed {
+    /// The call itself must be polled.
+    pub(crate) must_poll: bool,
+    /// A message is complete.
+    pub(crate) has_message: bool,
+}
+
 /// Path of the rest of a request to its running handler.
 pub(crate) enum Feed {
     /// None: the handler got the whole request.
@@ -140,9 +148,10 @@ pub(crate) enum Feed {
 }
 
 impl Feed {
-    /// Passes on body bytes; true if the call itself must be polled.
-    pub(crate) fn push(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
-        match self {
+    /// Passes on body bytes.
+    pub(crate) fn push(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> Pushed {
+        let mut has_message = false;
+        let must_poll = match self {
             Self::None => false,
             Self::Chunks(inbox) => {
                 let mut marked = false;
@@ -159,10 +168,12 @@ impl Feed {
                 loop {
                     let run = assembler.run(&mut data, message_bytes_max);
                     if !run.is_empty() {
+                        has_message = true;
                         marked |= inbox.push_run(run);
                     }
                     match assembler.next(&mut data, message_bytes_max) {
                         Ok(Some(framed)) => {
+                            has_message = true;
                             let bytes = framed.bytes.into_bytes();
                             marked |= inbox.push(Framed { compressed: framed.compressed, bytes });
                         }
@@ -179,7 +190,8 @@ impl Feed {
                 }
                 marked
             }
-        }
+        };
+        Pushed { must_poll, has_message }
     }
 
     /// Bytes the handler has not read.

@@ -166,6 +166,7 @@ where
                     }
                     Poll::Ready(Some(Ok(message))) => {
                         let sent = reply.batched(message);
+                        reply.state.has_sent = true;
                         if sent > 0 {
                             sent_bytes += sent;
                             break;

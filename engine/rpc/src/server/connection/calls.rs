@@ -361,6 +361,7 @@ impl Calls {
             feed: Feed::Chunks(inbox),
             unreleased: 0,
             deadline: None,
+            quiet: None,
             ending: None,
             shares: None,
         };
@@ -421,9 +422,10 @@ impl Calls {
                 }
             }
             Phase::Active(active) => {
-                let marked = active.feed.push(data, end, self.shared.limits.message_bytes_max);
+                let pushed = active.feed.push(data, end, self.shared.limits.message_bytes_max);
+                active.note_messages(pushed.has_message, self.now);
                 active.unreleased += data.len();
-                if marked {
+                if pushed.must_poll {
                     self.wakes.mark(stream.index());
                 }
                 self.release(stream);
@@ -547,7 +549,8 @@ impl Calls {
                 self.note_blocked(stream);
                 let shares = Some(self.shared.take_shares(&mut self.caller, method));
                 let (reply, unreleased, ending) = (state, 0, admitted.ending);
-                let active = Active { method, running, reply, feed, unreleased, deadline, ending, shares };
+                let quiet = self.shared.quiet(plan, self.now);
+                let active = Active { method, running, reply, feed, unreleased, deadline, quiet, ending, shares };
                 self.keep(stream, active);
             }
             Started::Done(spare) => {

@@ -35,7 +35,7 @@ impl Calls {
     /// Stores a waiting call in its slot.
     pub(crate) fn keep(&mut self, stream: StreamKey, active: Active) {
         self.active += 1;
-        self.note_deadline(active.deadline);
+        self.note_deadline(active.due());
         self.slots[stream.index()].phase = Phase::Active(active);
     }
 
@@ -57,6 +57,7 @@ impl Calls {
         let sink = Sink::Http2(&mut self.connection, stream, &self.lender);
         let polled = active.poll(sink, &mut self.templates, self.shared.limits.output_bytes_max, &mut cx);
         if polled.is_pending() {
+            active.note_messages(false, self.now);
             self.note_blocked(stream);
         }
         polled
@@ -184,7 +185,7 @@ impl Calls {
             let slot = &self.slots[index];
             let deadline = match &slot.phase {
                 Phase::Gathering(gathering) => Some(gathering.expires_at),
-                Phase::Active(active) => active.deadline,
+                Phase::Active(active) => active.due(),
                 Phase::Discarding(rest) => Some(rest.expires_at),
                 Phase::Free => None,
             };
@@ -197,15 +198,17 @@ impl Calls {
     }
 
     fn expire_call(&mut self, stream: StreamKey) {
-        let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
+        let (method, mut state, unreleased, status) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
                 self.active -= 1;
+                let status = active.overdue();
                 self.retire(active.method, active.running);
-                (active.method, active.reply, active.unreleased)
+                (active.method, active.reply, active.unreleased, status)
             }
             Phase::Gathering(gathering) => {
                 self.gathered_bytes -= gathering.held_bytes();
-                (Some(gathering.plan.method), self.shared.bare(gathering.plan.dialect, &gathering.head), 0)
+                let state = self.shared.bare(gathering.plan.dialect, &gathering.head);
+                (Some(gathering.plan.method), state, 0, time_is_up())
             }
             Phase::Discarding(_) => return self.closing.push(stream),
             Phase::Free => return,
@@ -213,7 +216,7 @@ impl Calls {
         if self.connection.queued_bytes(stream) > 0 {
             self.connection.reset(stream, ErrorCode::CANCEL);
         } else {
-            self.reply_with(stream, &mut state).finish(&time_is_up());
+            self.reply_with(stream, &mut state).finish(&status);
         }
         self.finish(stream, method, Code::DeadlineExceeded);
         self.connection.release(stream, unreleased);

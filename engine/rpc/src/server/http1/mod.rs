@@ -153,7 +153,7 @@ impl Exchange {
                 return Poll::Ready(());
             }
             if self.timer.as_mut().poll(cx).is_ready() {
-                self.refuse(&time_is_up());
+                self.expire();
                 continue;
             }
             let mut progress = self.read(cx);
@@ -161,6 +161,8 @@ impl Exchange {
                 let (sink, output_bytes_max) = (Sink::Outbox(&mut self.outbox), self.shared.limits.output_bytes_max);
                 if active.poll(sink, &mut self.templates, output_bytes_max, cx).is_ready() {
                     self.end();
+                } else {
+                    active.note_messages(false, Instant::now());
                 }
                 progress |= !self.outbox.body.is_empty();
             }
@@ -168,6 +170,18 @@ impl Exchange {
             if !progress && self.outbox.head.is_none() && !self.outbox.is_ended {
                 return Poll::Pending;
             }
+        }
+    }
+
+    /// Ends the call, unless a message has put its end off.
+    fn expire(&mut self) {
+        let (due, status) = match &self.stage {
+            Stage::Active(active) => (active.due(), active.overdue()),
+            Stage::Begun(..) | Stage::Gathering(_) | Stage::Over => (None, time_is_up()),
+        };
+        match due.filter(|due| *due > Instant::now()) {
+            Some(due) => self.timer.as_mut().reset(due),
+            None => self.refuse(&status),
         }
     }
 
@@ -231,7 +245,8 @@ impl Exchange {
     fn take(&mut self, data: &[u8], cx: &mut Context<'_>) {
         match &mut self.stage {
             Stage::Active(active) => {
-                active.feed.push(data, self.body_is_over, self.shared.limits.message_bytes_max);
+                let pushed = active.feed.push(data, self.body_is_over, self.shared.limits.message_bytes_max);
+                active.note_messages(pushed.has_message, Instant::now());
             }
             Stage::Gathering(gathering) => match self.shared.gather(gathering, data, self.body_is_over) {
                 Ok(Some(message)) => {
@@ -279,7 +294,11 @@ impl Exchange {
                 let shares = self.caller.as_mut().map(|caller| shared.take_shares(caller, method));
                 let reply = std::mem::replace(&mut self.state, ReplyState::bare(plan.dialect));
                 let (unreleased, ending) = (0, admitted.ending);
-                let active = Active { method, running, reply, feed, unreleased, deadline, ending, shares };
+                let quiet = shared.quiet(plan, Instant::now());
+                let active = Active { method, running, reply, feed, unreleased, deadline, quiet, ending, shares };
+                if let Some(due) = active.due() {
+                    self.timer.as_mut().reset(due);
+                }
                 self.stage = Stage::Active(active);
             }
             Started::Done(_) => self.end(),

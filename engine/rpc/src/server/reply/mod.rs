@@ -70,6 +70,8 @@ pub(crate) struct ReplyState {
     pub(crate) origin: Option<Field>,
     pub(crate) code: Code,
     pub(crate) head_sent: bool,
+    /// A message of a stream was sent since this was last cleared.
+    pub(crate) has_sent: bool,
     pub(crate) is_over: bool,
 }
 
@@ -82,7 +84,7 @@ impl ReplyState {
         origin: Option<&Field>,
     ) -> Self {
         let origin = origin.cloned();
-        Self { dialect, json, compression, origin, code: Code::Ok, head_sent: false, is_over: false }
+        Self { dialect, json, compression, origin, code: Code::Ok, head_sent: false, has_sent: false, is_over: false }
     }
 
     /// State of an answer without messages or CORS.
