@@ -217,52 +217,12 @@ pub(crate) enum TokenCommand {
     },
 }
 
-/// Connection and output of `quire kv` and `quire admin`; the flags are those of `quire client`.
-#[derive(Debug, Args)]
-pub(crate) struct ConnectionArgs {
-    /// Print answers as JSON, one a line
-    #[arg(long)]
-    pub json: bool,
-    /// Longest time for a command, its retries included [default: 5s; none for a watch]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub timeout: Option<Duration>,
-    /// Retries of a command when the server cannot be reached or is overloaded
-    #[arg(long, value_name = "TIMES", default_value_t = 3)]
-    pub retries: u32,
-    /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
-    #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
-    pub token: Option<String>,
-    /// Certificates in PEM that vouch for the server's.
-    #[arg(long, value_name = "FILE", help = TRUSTED)]
-    pub ca: Option<PathBuf>,
-    /// Certificate in PEM to show to a server that asks for one
-    #[arg(long, value_name = "FILE", requires = "key_file")]
-    pub certificate: Option<PathBuf>,
-    /// Private key of --certificate
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    pub key_file: Option<PathBuf>,
-}
-
 /// Parsed by the client itself, as in its own program.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct ClientArgs {
     #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
     _words: Vec<OsString>,
-}
-
-impl From<&ConnectionArgs> for Connection {
-    fn from(args: &ConnectionArgs) -> Self {
-        Self {
-            json: args.json,
-            timeout: args.timeout,
-            retries: Some(args.retries),
-            token: args.token.clone(),
-            ca: args.ca.clone(),
-            certificate: args.certificate.clone(),
-            key_file: args.key_file.clone(),
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -282,7 +242,7 @@ Exit codes: 0 done; 1 refused by the store, no such key included; 2 usage; 3 unr
 of a write is unknown: get the key to learn it.")]
 pub(crate) struct KvArgs {
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub connection: Connection,
     /// Keys and values are given and printed in hexadecimal
     #[arg(long, conflicts_with = "base64")]
     pub hex: bool,
@@ -313,7 +273,7 @@ pub(crate) struct KvArgs {
 #[command(after_help = verbs::help())]
 pub(crate) struct AdminArgs {
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub connection: Connection,
     #[command(flatten)]
     pub verb: VerbArgs,
 }

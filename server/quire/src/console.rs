@@ -6,8 +6,8 @@ use operate::{
     Operate,
     grpc::{OperatorService, wire::operator_server::OperatorServer},
 };
-use quire_client::cli::End;
 use quire_rpc::Server;
+use quire_terminal::shell::End;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{commands::admin, pages::Services, transport::local};

@@ -22,7 +22,7 @@ use crate::screen;
 
 pub use rustyline::ExternalPrinter;
 
-/// A command's name, arguments and description, for help and completion.
+/// A command's name, arguments and description, for help.
 pub type Help = (&'static str, &'static str, &'static str);
 
 /// Completions of the text typed after a command's name.
@@ -50,22 +50,29 @@ struct Terminal {
     pasted: VecDeque<String>,
 }
 
-/// Result of reading a line.
-#[derive(Debug)]
-pub enum Line {
-    /// A line, split into words.
-    Words(Vec<String>),
-    /// An invalid line, with the reason.
-    Unusable(String),
-    /// The end of a pipe.
-    PipeEnded,
-    /// Ctrl-D, or Ctrl-C on an empty line, on a terminal.
-    Left,
+/// Next step after a line has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<E> {
+    /// The next line.
+    Line(E),
+    /// The next line after a pause of the user: Ctrl-C ended the call; pasted lines are dropped.
+    Interrupted(E),
+    /// The end of the prompt.
+    Leave,
+}
+
+/// The end of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The input had no more lines.
+    Pipe,
+    /// The user left: by a command, Ctrl-D, or Ctrl-C on an empty line.
+    User,
 }
 
 impl Shell {
     /// Opens standard input: a terminal, a pipe or a file. `name` names the history file.
-    pub fn open(prompt: &str, commands: &'static [Help], name: &str, arguments: Arguments) -> io::Result<Self> {
+    pub fn open(prompt: &str, commands: Vec<String>, name: &str, arguments: Arguments) -> io::Result<Self> {
         if !screen::is_terminal() {
             return Ok(Self(Source::Pipe(io::BufReader::new(io::stdin()))));
         }
@@ -82,27 +89,36 @@ impl Shell {
         }))))
     }
 
-    /// True if the user types at a prompt.
-    pub fn is_terminal(&self) -> bool {
-        matches!(self.0, Source::Terminal(_))
-    }
-
-    /// Reads the next line.
-    pub fn read(&mut self) -> io::Result<Line> {
-        let line = match &mut self.0 {
-            Source::Terminal(terminal) => terminal.read()?,
-            Source::Pipe(input) => read(input)?,
-        };
-        Ok(match line {
-            Input::Text(line) => words(&line).map_or_else(Line::Unusable, Line::Words),
-            Input::Other(line) => line,
-        })
-    }
-
-    /// Discards pasted lines that were not read yet.
-    pub fn drop_pasted(&mut self) {
-        if let Source::Terminal(terminal) = &mut self.0 {
-            terminal.pasted.clear();
+    /// Reads lines, and runs their words or the reason why a line is invalid, to the end. Returns the worst of the
+    /// results, so that scripts miss no failure.
+    pub fn converse<E: Copy + Ord>(
+        &mut self,
+        best: E,
+        mut run: impl FnMut(Result<Vec<String>, String>) -> Next<E>,
+    ) -> io::Result<(E, End)> {
+        let mut worst = best;
+        loop {
+            let input = match &mut self.0 {
+                Source::Terminal(terminal) => terminal.read()?,
+                Source::Pipe(input) => read(input)?,
+            };
+            let line = match input {
+                Input::Text(line) => words(&line),
+                Input::Unusable(reason) => Err(reason),
+                Input::End(end) => return Ok((worst, end)),
+            };
+            if line.as_ref().is_ok_and(Vec::is_empty) {
+                continue;
+            }
+            match (run(line), &mut self.0) {
+                (Next::Line(exit), _) => worst = worst.max(exit),
+                (Next::Interrupted(exit), Source::Terminal(terminal)) => {
+                    worst = worst.max(exit);
+                    terminal.pasted.clear();
+                }
+                (Next::Interrupted(exit), Source::Pipe(_)) => return Ok((worst.max(exit), End::User)),
+                (Next::Leave, _) => return Ok((worst, End::User)),
+            }
         }
     }
 
@@ -118,7 +134,8 @@ impl Shell {
 /// A line, or the reason why there is none.
 enum Input {
     Text(String),
-    Other(Line),
+    Unusable(String),
+    End(End),
 }
 
 impl Terminal {
@@ -137,7 +154,7 @@ impl Terminal {
                 }
                 // Ctrl-C drops a half-typed line; on an empty line it exits.
                 Err(ReadlineError::Interrupted) if self.editor.helper().is_some_and(Words::has_text) => {}
-                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Input::Other(Line::Left)),
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Input::End(End::User)),
                 Err(error) => return Err(io::Error::other(error)),
             }
         }
@@ -157,9 +174,9 @@ fn read(input: &mut impl BufRead) -> io::Result<Input> {
     // One more for the newline.
     let read = input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
     if read == 0 {
-        return Ok(Input::Other(Line::PipeEnded));
+        return Ok(Input::End(End::Pipe));
     }
-    let unusable = |reason| Ok(Input::Other(Line::Unusable(reason)));
+    let unusable = |reason| Ok(Input::Unusable(reason));
     if line.last() != Some(&b'\n') && line.len() as u64 > LINE_BYTES_MAX {
         input.skip_until(b'\n')?;
         return unusable(format!("a line is longer than {LINE_BYTES_MAX} bytes; it must be one command"));
@@ -194,7 +211,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 /// Completes command names and their arguments.
 #[derive(Helper, Highlighter, Validator)]
 struct Words {
-    commands: &'static [Help],
+    commands: Vec<String>,
     arguments: Arguments,
     /// The line as last shown.
     typed: RefCell<String>,
@@ -207,8 +224,7 @@ impl Words {
 
     fn fitting(&self, typed: &str) -> (usize, Vec<String>) {
         let Some((command, rest)) = typed.split_once(char::is_whitespace) else {
-            let names = self.commands.iter().map(|command| command.0);
-            return (0, names.filter(|name| name.starts_with(typed)).map(str::to_owned).collect());
+            return (0, self.commands.iter().filter(|name| name.starts_with(typed)).cloned().collect());
         };
         let rest = rest.trim_start();
         let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
@@ -317,7 +333,7 @@ mod tests {
             let topics = ["distributed systems", "\u{1b}[2J"].into_iter().filter(|topic| topic.starts_with(typed));
             if command == "search" { topics.map(str::to_owned).collect() } else { Vec::new() }
         };
-        let commands = &[("search", "<topic>", ""), ("help", "", "")];
+        let commands = ["search", "help"].map(str::to_owned).to_vec();
         let words = Words { commands, arguments: Box::new(arguments), typed: RefCell::default() };
         let topic = || vec!["distributed systems".to_owned()];
         assert_eq!(words.fitting("se"), (0, vec!["search".to_owned()]));

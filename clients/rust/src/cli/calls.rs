@@ -2,68 +2,82 @@
 
 use std::{
     cell::{Cell, RefCell},
-    future::Future,
-    rc::Rc,
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use quire_rpc::Status;
-use quire_terminal::{screen, table};
+use quire_terminal::{pager, screen, shell::CANDIDATES_MAX, table};
 use serde_json::{Value, json};
 
 use super::{
-    command::Call,
+    command::Command,
     connection::Connection,
-    exit::Exit,
-    fault::{fault_json, fault_text, quoted},
-    seen::Seen,
+    fault::{Exit, complain, fault_json, fault_text, quoted},
 };
-use crate::{Book, Client, Error, Fault, Key, Order, Outcome, Purchase, Topic, wire::bookstore::ListTopicsRequest};
+use crate::{Book, Client, Error, Fault, Key, Order, Outcome, Purchase, wire::bookstore::ListTopicsRequest};
 
 /// Time limit of a command that only reads.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Short, as the user waits at the prompt.
 const LEARNING_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of words for completion.
+const KNOWN_MAX: usize = 20_000;
 
 /// A connection to a server, with the state of its commands.
 pub(super) struct Calls {
-    program: String,
+    program: &'static str,
     client: Client,
     connection: Connection,
     address: String,
     key: Option<Key>,
-    seen: Rc<RefCell<Seen>>,
+    /// Ids and topics of answers.
+    known: RefCell<BTreeSet<String>>,
+    has_asked_topics: Cell<bool>,
     is_interrupted: Cell<bool>,
 }
 
-/// Result of a command, as text safe for a terminal, and as JSON with ordered names.
+/// Result of a command, as text safe for a terminal, and as JSON.
 pub(super) struct Answer {
-    pub(super) exit: Exit,
+    exit: Exit,
     /// True if it is not an answer of the store's.
-    pub(super) is_fault: bool,
-    pub(super) text: String,
-    pub(super) json: Value,
+    is_fault: bool,
+    text: String,
+    json: Value,
 }
 
 impl Answer {
     fn of(success: bool, text: String, json: Value) -> Self {
         Self { exit: if success { Exit::Done } else { Exit::Refused }, is_fault: false, text, json }
     }
+
+    fn fault(error: &Error, text: &str) -> Self {
+        let json = fault_json(error, text);
+        Self { exit: Exit::from(error), is_fault: true, text: screen::line(text).into_owned(), json }
+    }
+
+    pub(super) fn show(&self, as_json: bool) -> Exit {
+        match (as_json, self.is_fault) {
+            (true, _) => pager::print(&screen::json(&self.json)),
+            (false, false) => pager::print(&self.text),
+            (false, true) => complain(&self.text),
+        }
+        self.exit
+    }
 }
 
 impl Calls {
     /// Creates the calls, which connect on first use. Needs a surrounding runtime; an error is a usage error.
     pub(super) fn new(
-        program: &str,
+        program: &'static str,
         connection: Connection,
         key: Option<Key>,
         address: &str,
-        seen: Rc<RefCell<Seen>>,
-    ) -> Result<Self, String> {
-        let client = connection.client(address).map_err(|error| error.to_string())?;
-        let (program, address) = (program.to_owned(), address.to_owned());
-        Ok(Self { program, client, connection, address, key, seen, is_interrupted: Cell::new(false) })
+    ) -> Result<Self, Error> {
+        let (client, address) = (connection.client(address)?, address.to_owned());
+        let (known, has_asked_topics, is_interrupted) = Default::default();
+        Ok(Self { program, client, connection, address, key, known, has_asked_topics, is_interrupted })
     }
 
     /// True if Ctrl-C ended a call since the last time this was read.
@@ -71,27 +85,30 @@ impl Calls {
         self.is_interrupted.take()
     }
 
-    pub(super) async fn run(&self, call: &Call) -> Answer {
-        let done = match call {
-            Call::Buy(id, quantity) => return self.buy(*id, *quantity).await,
-            Call::Ping => self.read(async |client| self.ping(client).await).await,
-            Call::Topics(near) => self.read(async |client| self.topics(client, near).await).await,
-            Call::Search(topic) => self.read(async |client| self.search(client, topic).await).await,
-            Call::Lookup(id) => self.read(async |client| self.lookup(client, *id).await).await,
-        };
-        done.unwrap_or_else(|error| {
-            let text = fault_text(&error, &self.address);
-            let (json, text) = (fault_json(&error, &text), screen::line(&text).into_owned());
-            Answer { exit: Exit::from(&error), is_fault: true, text, json }
-        })
+    pub(super) fn is_json(&self) -> bool {
+        self.connection.json
     }
 
-    /// Runs a command that only reads; all its calls share its time limit.
-    async fn read(&self, command: impl AsyncFnOnce(&Client) -> Result<Answer, Error>) -> Result<Answer, Error> {
+    /// Runs a command that needs the server; all calls of one that only reads share its time limit.
+    pub(super) async fn run(&self, command: &Command) -> Answer {
         let deadline = tokio::time::Instant::now() + self.connection.timeout.unwrap_or(READ_TIMEOUT);
         let client = self.client.with_deadline(deadline);
-        let interrupted = || Err(Error::Unreachable(Fault::new(&Status::cancelled(""), true)));
-        self.unless_interrupted(command(&client)).await.unwrap_or_else(interrupted)
+        let call = async {
+            match command {
+                Command::Buy { id, quantity } => Ok(self.buy(*id, *quantity).await),
+                Command::Topics { text } => self.topics(&client, &text.join(" ")).await,
+                Command::Search { topic } => self.search(&client, &topic.join(" ")).await,
+                Command::Lookup { id } => self.lookup(&client, *id).await,
+                Command::Ping | Command::Help | Command::Exit => ping(&client).await,
+            }
+        };
+        let interrupted = || Err(Error::Unreachable(interrupted()));
+        let done = if matches!(command, Command::Buy { .. }) {
+            call.await
+        } else {
+            self.unless_interrupted(call).await.unwrap_or_else(interrupted)
+        };
+        done.unwrap_or_else(|error| Answer::fault(&error, &fault_text(&error, &self.address)))
     }
 
     /// Result of a call; `None` if Ctrl-C ends it.
@@ -106,15 +123,6 @@ impl Calls {
         }
     }
 
-    async fn ping(&self, client: &Client) -> Result<Answer, Error> {
-        let start = Instant::now();
-        let message = client.ping().await?;
-        let took = start.elapsed();
-        let text = format!("{} ({:.2} ms)", screen::line(&message), took.as_secs_f64() * 1e3);
-        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        Ok(Answer::of(true, text, json!({ "message": message, "microseconds": microseconds, "success": true })))
-    }
-
     async fn search(&self, client: &Client, topic: &str) -> Result<Answer, Error> {
         let (mut books, mut token) = (Vec::new(), String::new());
         let (success, message) = loop {
@@ -125,54 +133,41 @@ impl Calls {
                 break (page.success, page.message);
             }
         };
-        self.seen.borrow_mut().books(&books);
         let listed: Vec<Value> = books.iter().map(book_json).collect();
+        let mut json = json!({ "books": listed, "message": message, "success": success });
         if !books.is_empty() {
-            let json = json!({ "books": listed, "message": message, "success": success });
+            self.learn(books.iter().flat_map(|book| [book.id.to_string(), book.topic.clone()]));
             return Ok(Answer::of(success, book_table(&books), json));
         }
+        let mut text = screen::line(&message).into_owned();
         // A failure of this call counts as no similar topics.
         let near = client.topics_near(topic).await.unwrap_or_default();
-        let names: Vec<&str> = near.iter().map(|topic| topic.name.as_str()).collect();
-        let mut text = screen::line(&message).into_owned();
-        if names.is_empty() {
-            return Ok(Answer::of(success, text, json!({ "books": listed, "message": message, "success": success })));
+        if !near.is_empty() {
+            let names: Vec<&str> = near.iter().map(|topic| topic.name.as_str()).collect();
+            let quoted: Vec<String> = names.iter().map(|name| format!("'{}'", screen::line(name))).collect();
+            text = format!("{text}; near it: {}", quoted.join(", "));
+            json["near"] = names.into();
         }
-        let quoted: Vec<String> = names.iter().map(|name| format!("'{}'", screen::line(name))).collect();
-        text = format!("{text}; near it: {}", quoted.join(", "));
-        let json = json!({ "books": listed, "message": message, "near": names, "success": success });
         Ok(Answer::of(success, text, json))
     }
 
     async fn topics(&self, client: &Client, near: &str) -> Result<Answer, Error> {
         let topics = if near.is_empty() { client.topics().all().await? } else { client.topics_near(near).await? };
-        for topic in &topics {
-            self.seen.borrow_mut().topic(&topic.name);
-        }
-        let listed = |topic: &Topic| json!({ "books": topic.books, "name": topic.name });
-        let listed: Vec<Value> = topics.iter().map(listed).collect();
-        let text = match (topics.as_slice(), near) {
-            ([], "") => "there are no topics".to_owned(),
-            ([], near) => format!("no topic is near '{}'", screen::line(near)),
-            (topics, _) => table::topics(topics.iter().map(|topic| (topic.name.clone(), topic.books.to_string()))),
+        self.learn(topics.iter().map(|topic| topic.name.clone()));
+        let listed: Vec<Value> =
+            topics.iter().map(|topic| json!({ "books": topic.books, "name": topic.name })).collect();
+        let text = match (topics.is_empty(), near) {
+            (true, "") => "there are no topics".to_owned(),
+            (true, near) => format!("no topic is near '{}'", screen::line(near)),
+            (false, _) => table::topics(topics.into_iter().map(|topic| (topic.name, topic.books.to_string()))),
         };
         Ok(Answer::of(true, text, json!({ "success": true, "topics": listed })))
-    }
-
-    /// Requests topics once, for completion: the first page, if it comes soon.
-    pub(super) async fn learn_topics(&self) {
-        if self.seen.borrow_mut().begin_topics() {
-            let client = self.client.with_timeout(LEARNING_TIMEOUT).with_retries(0);
-            if let Ok(page) = client.topics_page(ListTopicsRequest::default()).await {
-                page.topics.iter().for_each(|topic| self.seen.borrow_mut().topic(&topic.name));
-            }
-        }
     }
 
     async fn lookup(&self, client: &Client, id: i32) -> Result<Answer, Error> {
         let reply = client.lookup_reply(id).await?;
         let book = reply.book.map(Book::from);
-        self.seen.borrow_mut().books(book.as_slice());
+        self.learn(book.iter().map(|book| book.id.to_string()));
         let json = json!({ "book": book.as_ref().map(book_json), "message": reply.message, "success": reply.success });
         let text = book.map_or_else(|| screen::line(&reply.message).into(), |book| book_table(&[book]));
         Ok(Answer::of(reply.success, text, json))
@@ -180,89 +175,95 @@ impl Calls {
 
     async fn buy(&self, id: i32, quantity: i32) -> Answer {
         let key = self.key.clone().unwrap_or_else(Key::random);
-        let order = Order::of(id).quantity(quantity).key(key.clone());
         let in_doubt = AtomicBool::new(false);
-        let interrupted = || {
-            let fault = Fault::new(&Status::cancelled(""), true);
-            let is_in_doubt = in_doubt.load(Ordering::Relaxed);
-            if is_in_doubt { Ok(Purchase::unknown(key.clone(), fault)) } else { Err(Error::Unreachable(fault)) }
+        let order = Order::of(id).quantity(quantity).key(key.clone());
+        let error = match self.unless_interrupted(self.client.buy_noting(order, &in_doubt)).await {
+            Some(Ok(Purchase { outcome: Outcome::Unknown(fault), .. })) => Error::OutcomeUnknown(fault),
+            Some(Ok(purchase)) => return bought(&purchase),
+            Some(Err(error)) => error,
+            None if in_doubt.load(Ordering::Relaxed) => Error::OutcomeUnknown(interrupted()),
+            None => Error::Unreachable(interrupted()),
         };
-        let bought = self.unless_interrupted(self.client.buy_noting(order, &in_doubt)).await;
-        match bought.unwrap_or_else(interrupted) {
-            Ok(Purchase { outcome: Outcome::Unknown(fault), .. }) => self.unknown(fault, &key, id, quantity),
-            Ok(purchase) => bought_answer(&purchase),
-            Err(error) => {
-                let text = fault_text(&error, &self.address);
-                let (fault, exit) = (fault_json(&error, &text), Exit::from(&error));
-                let json = json!({
-                    "key": key.as_str(),
-                    "message": fault["message"],
-                    "outcome": fault["outcome"],
-                    "status": fault["status"],
-                    "success": false,
-                });
-                Answer { exit, is_fault: true, text: screen::line(&text).into_owned(), json }
-            }
+        let text = fault_text(&error, &self.address);
+        let mut answer = Answer::fault(&error, &text);
+        if answer.exit == Exit::Unknown {
+            let command = self.command_again(&key, id, quantity);
+            answer.text = format!(
+                "it is not known whether book {id} was bought: {}\n\
+                 the purchase has the key {}; this asks for its outcome and buys nothing twice:\n    {command}",
+                answer.text,
+                screen::line(key.as_str()),
+            );
+            answer.json["message"] = answer.text.as_str().into();
+            answer.json["command"] = command.into();
         }
-    }
-
-    fn unknown(&self, fault: Fault, key: &Key, id: i32, quantity: i32) -> Answer {
-        let error = Error::OutcomeUnknown(fault);
-        let command = self.command_again(key, id, quantity);
-        let text = format!(
-            "it is not known whether book {id} was bought: {}\n\
-             the purchase has the key {}; this asks for its outcome and buys nothing twice:\n    {command}",
-            fault_text(&error, &self.address),
-            screen::line(key.as_str()),
-        );
-        let fault = fault_json(&error, &text);
-        let json = json!({
-            "command": command,
-            "key": key.as_str(),
-            "message": text,
-            "outcome": fault["outcome"],
-            "status": fault["status"],
-            "success": false,
-        });
-        Answer { exit: Exit::Unknown, is_fault: true, text, json }
+        answer.json["key"] = key.as_str().into();
+        answer
     }
 
     /// Complete command line that repeats the purchase.
     fn command_again(&self, key: &Key, id: i32, quantity: i32) -> String {
         let (id, quantity, flags) = (id.to_string(), quantity.to_string(), self.connection.flags());
-        let words =
-            [["--key", key.as_str()].as_slice(), &flags.iter().map(String::as_str).collect::<Vec<_>>()].concat();
-        let words = words.into_iter().chain([self.address.as_str(), "buy", &id]);
-        let words = words.chain((quantity != "1").then_some(quantity.as_str()));
-        format!("{} {}", self.program, quoted(words))
+        let words = ["--key", key.as_str()].into_iter().chain(flags.iter().map(String::as_str));
+        let words = words.chain([self.address.as_str(), "buy", &id]);
+        format!("{} {}", self.program, quoted(words.chain((quantity != "1").then_some(quantity.as_str()))))
+    }
+
+    /// Completions of `typed` as the argument of a command; asks once for topics.
+    pub(super) async fn complete(&self, command: &str, typed: &str) -> Vec<String> {
+        let wants_id = matches!(command, "lookup" | "buy");
+        if !wants_id && !matches!(command, "search" | "topics") {
+            return Vec::new();
+        }
+        if !wants_id && !self.has_asked_topics.replace(true) {
+            let client = self.client.with_timeout(LEARNING_TIMEOUT).with_retries(0);
+            let page = client.topics_page(ListTopicsRequest::default()).await.unwrap_or_default();
+            self.learn(page.topics.into_iter().map(|topic| topic.name));
+        }
+        let known = self.known.borrow();
+        let fitting = known.range(typed.to_owned()..).take_while(|word| word.starts_with(typed));
+        let fitting = fitting.filter(|word| word.parse::<i32>().is_ok() == wants_id);
+        fitting.take(CANDIDATES_MAX).cloned().collect()
+    }
+
+    fn learn(&self, words: impl Iterator<Item = String>) {
+        let mut known = self.known.borrow_mut();
+        let room = KNOWN_MAX.saturating_sub(known.len());
+        known.extend(words.take(room));
     }
 }
 
-fn bought_answer(purchase: &Purchase) -> Answer {
-    let number = purchase.entry_number;
+fn interrupted() -> Fault {
+    Fault::new(&Status::cancelled(""), true)
+}
+
+async fn ping(client: &Client) -> Result<Answer, Error> {
+    let start = Instant::now();
+    let message = client.ping().await?;
+    let took = start.elapsed();
+    let text = format!("{} ({:.2} ms)", screen::line(&message), took.as_secs_f64() * 1e3);
+    let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    Ok(Answer::of(true, text, json!({ "message": message, "microseconds": microseconds, "success": true })))
+}
+
+fn bought(purchase: &Purchase) -> Answer {
     let success = matches!(purchase.outcome, Outcome::Bought { .. });
     let json = json!({
         "key": purchase.key.as_str(),
         "message": purchase.message,
         "outcome": purchase.named.as_str_name(),
-        "purchase_number": number,
+        "purchase_number": purchase.entry_number,
         "replayed": purchase.is_replay,
         "stock_left": purchase.stock_left,
         "success": success,
     });
-    let numbered = if success { format!(" (purchase {number})") } else { String::new() };
+    let numbered = if success { format!(" (purchase {})", purchase.entry_number) } else { String::new() };
     let replayed = if purchase.is_replay { "; this key was sent before, nothing was bought again" } else { "" };
     Answer::of(success, format!("{}{numbered}{replayed}", screen::line(&purchase.message)), json)
 }
 
 fn book_json(book: &Book) -> Value {
-    json!({
-        "id": book.id,
-        "price_cents": book.price.0,
-        "stock": book.stock,
-        "title": book.title,
-        "topic": book.topic,
-    })
+    json!({ "id": book.id, "price_cents": book.price.0, "stock": book.stock, "title": book.title, "topic": book.topic })
 }
 
 fn book_table(books: &[Book]) -> String {

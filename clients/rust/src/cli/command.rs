@@ -1,113 +1,86 @@
-//! Commands of shoppers.
+//! Flags and commands of shoppers.
 
-use quire_terminal::shell;
+use std::ffi::OsString;
 
-/// The commands, as `help` shows them.
-pub(super) const COMMANDS: [shell::Help; 7] = [
-    ("ping", "", "tests the connection"),
-    ("topics", "[text]", "the topics, or those near a text"),
-    ("search", "<topic>", "books of a topic"),
-    ("lookup", "<id>", "one book"),
-    ("buy", "<id> [quantity]", "buys one copy, or as many as you say"),
-    ("help", "", "this list; ? as well"),
-    ("exit", "", "leaves; quit as well"),
-];
+use clap::{CommandFactory as _, Parser, Subcommand, value_parser};
 
-/// A parsed line.
-#[derive(Debug, PartialEq, Eq)]
+use super::connection::Connection;
+use crate::Key;
+
+/// Buys books of a Quire server, and shows what it has
+#[derive(Debug, Parser)]
+#[command(version, args_override_self = true)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) connection: Connection,
+    /// Key that makes a purchase happen once however often it is sent; random if absent
+    #[arg(long, value_name = "TEXT", value_parser = |text: &str| Key::new(text))]
+    pub(super) key: Option<Key>,
+    /// HOST:PORT, a host, :PORT, http://… or https://…, or several with commas between, 127.0.0.1:10086 if absent; then
+    /// a command and its arguments
+    #[arg(value_name = "[ADDRESS] COMMAND", allow_negative_numbers = true)]
+    pub(super) words: Vec<String>,
+}
+
+/// End of `--help`, behind the list of commands.
+pub(super) const AFTER_HELP: &str = "\
+Without a command: a prompt on a terminal, else commands from standard input, one a line.
+
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was sent; 4 the outcome is unknown, and the \
+message has the command that asks for it. Commands from standard input end with the highest of theirs.";
+
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true, disable_help_subcommand = true)]
+pub(super) struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    Call(Call),
+    /// Tests the connection
+    Ping,
+    /// The topics, or those near a [text]
+    Topics {
+        #[arg(allow_hyphen_values = true)]
+        text: Vec<String>,
+    },
+    /// The books of a <topic>
+    Search {
+        #[arg(required = true, allow_hyphen_values = true)]
+        topic: Vec<String>,
+    },
+    /// The book with an <id>
+    Lookup {
+        #[arg(value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
+        id: i32,
+    },
+    /// Buys a copy of the book with an <id>, or as many as [quantity] says
+    Buy {
+        #[arg(value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
+        id: i32,
+        #[arg(default_value_t = 1, value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
+        quantity: i32,
+    },
+    /// This list
+    #[command(visible_alias = "?")]
     Help,
+    /// Leaves
+    #[command(visible_alias = "quit")]
     Exit,
 }
 
-/// A command that needs the server.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Call {
-    Ping,
-    /// Topics near a text, or all if it is empty.
-    Topics(String),
-    Search(String),
-    Lookup(i32),
-    Buy(i32, i32),
+pub(super) fn parse(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Command, String> {
+    Line::try_parse_from(words).map(|line| line.command).map_err(|error| reason(&error, "help lists the commands"))
 }
 
-/// True if a word is the name of a command.
-pub(super) fn is_command(word: &str) -> bool {
-    ["?", "quit"].contains(&word) || COMMANDS.iter().any(|command| command.0 == word)
+pub(super) fn commands() -> String {
+    Line::command().help_template("{subcommands}").render_help().to_string()
 }
 
-impl Command {
-    /// Parses words, at least one; the error describes the valid form.
-    pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
-        let call = match *words {
-            ["ping"] => Call::Ping,
-            ["topics", ..] => Call::Topics(words[1..].join(" ")),
-            ["search", _, ..] => Call::Search(words[1..].join(" ")),
-            ["lookup", text] => Call::Lookup(id(text)?),
-            ["buy", text] => Call::Buy(id(text)?, 1),
-            ["buy", text, quantity] => Call::Buy(id(text)?, copies(quantity)?),
-            ["help" | "?"] => return Ok(Self::Help),
-            ["exit" | "quit"] => return Ok(Self::Exit),
-            [name, ..] => {
-                let name = match name {
-                    "?" => "help",
-                    "quit" => "exit",
-                    name => name,
-                };
-                return Err(match COMMANDS.iter().find(|command| command.0 == name) {
-                    Some((_, arguments, _)) => format!("usage: {}", shell::usage(name, arguments)),
-                    None => format!("there is no command '{name}'; help lists them"),
-                });
-            }
-            [] => return Err("there is no command ''; help lists them".to_owned()),
-        };
-        Ok(Self::Call(call))
-    }
-}
-
-fn id(text: &str) -> Result<i32, String> {
-    whole(text).ok_or_else(|| format!("id is '{text}'; it must be a whole number from 1 to {}", i32::MAX))
-}
-
-fn copies(text: &str) -> Result<i32, String> {
-    whole(text).ok_or_else(|| format!("quantity is '{text}'; it must be a whole number from 1"))
-}
-
-fn whole(text: &str) -> Option<i32> {
-    text.parse().ok().filter(|number| *number > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Call, Command};
-
-    fn parse(line: &str) -> Result<Command, String> {
-        Command::parse(&line.split(' ').collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_topic_may_have_spaces() {
-        assert_eq!(parse("search college life"), Ok(Command::Call(Call::Search("college life".to_owned()))));
-    }
-
-    #[test]
-    fn what_cannot_be_is_named() {
-        let cases = [
-            ("fetch 1", "there is no command 'fetch'; help lists them"),
-            ("buy", "usage: buy <id> [quantity]"),
-            ("lookup", "usage: lookup <id>"),
-            ("search", "usage: search <topic>"),
-            ("ping now", "usage: ping"),
-            ("quit now", "usage: exit"),
-            ("lookup abc", "id is 'abc'; it must be a whole number from 1 to 2147483647"),
-            ("buy -3", "id is '-3'; it must be a whole number from 1 to 2147483647"),
-            ("buy 2147483648", "id is '2147483648'; it must be a whole number from 1 to 2147483647"),
-            ("buy 1 0", "quantity is '0'; it must be a whole number from 1"),
-        ];
-        for (line, reason) in cases {
-            assert_eq!(parse(line), Err(reason.to_owned()), "{line}");
-        }
-        assert_eq!(parse("buy +7 +2"), Ok(Command::Call(Call::Buy(7, 2))));
-    }
+/// First paragraph of an error, in one line.
+pub(super) fn reason(error: &clap::Error, help: &str) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    format!("{}; {help}", first.split_whitespace().collect::<Vec<_>>().join(" "))
 }

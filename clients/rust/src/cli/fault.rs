@@ -1,4 +1,9 @@
-//! Faults as text for the command line, and shell quoting.
+//! Faults as text and exit codes, and shell quoting.
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use quire_rpc::{
     Code,
@@ -8,6 +13,38 @@ use quire_terminal::screen;
 use serde_json::{Value, json};
 
 use crate::{Error, Fault};
+
+/// Exit code of a command, ordered from best to worst: a script exits with its worst result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Success.
+    Done = 0,
+    /// The server refused.
+    Refused = 1,
+    /// Invalid command line or command.
+    Usage = 2,
+    /// Nothing was sent, or nothing would have been changed.
+    Unreachable = 3,
+    /// The outcome is unknown.
+    Unknown = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<&Error> for Exit {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Argument(_) => Self::Usage,
+            Error::Refused(_) => Self::Refused,
+            Error::Unreachable(_) => Self::Unreachable,
+            Error::OutcomeUnknown(_) => Self::Unknown,
+        }
+    }
+}
 
 /// Text of a fault in one line; `address` is the server's.
 pub fn fault_text(error: &Error, address: &str) -> String {
@@ -24,6 +61,12 @@ pub fn fault_text(error: &Error, address: &str) -> String {
         },
         Error::OutcomeUnknown(fault) => cause(fault).to_owned(),
     }
+}
+
+/// Prints a text on standard error.
+pub(super) fn complain(text: &str) {
+    // If no one reads it, nothing else can be done.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A fault as JSON, with its text.
@@ -59,16 +102,5 @@ fn quoted_word(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r#"'"'"'"#))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn words_are_quoted_if_a_shell_would_see_more_in_them() {
-        let line = quoted(["quire", "--key", "order 17", "it's", "", "a@b:1,[c]", "\u{1b}[2J x", "Bücher"]);
-        assert_eq!(line, r#"quire --key 'order 17' 'it'"'"'s' '' 'a@b:1,[c]' \u{1b}[2J x 'Bücher'"#);
     }
 }

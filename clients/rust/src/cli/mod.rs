@@ -1,45 +1,33 @@
 //! The command line `quire-client`, which is also `quire client`: the shopper's commands, once or at a prompt.
 //!
-//! Programs with other commands for the same servers use its parts: connection options, texts of faults, and exit
-//! codes.
+//! Programs with other commands for the same servers use its flags, texts of faults, and exit codes.
 
-mod args;
 mod calls;
 mod command;
 mod connection;
-mod exit;
 mod fault;
-mod prompt;
-mod seen;
 
-use std::{cell::RefCell, ffi::OsString, io, io::Write as _, process::ExitCode, rc::Rc};
+use std::{ffi::OsString, process::ExitCode, rc::Rc};
 
+use clap::{CommandFactory as _, FromArgMatches as _};
 use quire_terminal::{
     pager, screen,
-    shell::{self, Shell},
+    shell::{Next, Shell},
 };
 use tokio::runtime::Handle;
 
 use self::{
-    args::{Args, Wanted},
-    calls::{Answer, Calls},
-    command::{COMMANDS, Command},
-    seen::Seen,
+    calls::Calls,
+    command::{AFTER_HELP, Args, Command, Line, commands, parse, reason},
+    fault::complain,
 };
 
-pub use connection::{Connection, TIME, split, time};
-pub use exit::Exit;
-pub use fault::{fault_json, fault_text, quoted};
-pub use prompt::{End, Next, connections, converse};
-
-/// Output of `--help`.
-const HELP: &str = include_str!("help.txt");
-/// The standalone program's name in the help.
-const NAME: &str = "quire-client";
+pub use connection::{Connection, connections, split};
+pub use fault::{Exit, fault_json, fault_text, quoted};
 
 /// Runs a command line, without the name of the program; `program` is the name that users type.
-pub fn run(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let exit = talk(program, words).unwrap_or_else(|reason| {
+pub fn run(program: &'static str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let exit = start(program, words).unwrap_or_else(|reason| {
         complain(&format!("{program}: {}", screen::line(&reason)));
         Exit::Usage
     });
@@ -47,88 +35,58 @@ pub fn run(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
 }
 
 /// An error is a usage error.
-fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit, String> {
-    let args = match Args::parse(words)? {
-        Wanted::Help => {
-            pager::print(HELP.replace(NAME, program).trim_end());
+fn start(program: &'static str, words: impl IntoIterator<Item = OsString>) -> Result<Exit, String> {
+    let line = Line::command();
+    let help = format!("Commands:\n{}\n{AFTER_HELP}", commands());
+    let command = Args::command().name(program).no_binary_name(true).after_help(help);
+    let args = match command.try_get_matches_from(words).and_then(|found| Args::from_arg_matches(&found)) {
+        Ok(args) => args,
+        Err(error) if error.use_stderr() => return Err(reason(&error, "--help lists the flags")),
+        Err(shown) => {
+            pager::print(shown.to_string().trim_end());
             return Ok(Exit::Done);
         }
-        Wanted::Version => {
-            pager::print(&format!("{program} {}", env!("CARGO_PKG_VERSION")));
-            return Ok(Exit::Done);
-        }
-        Wanted::Run(args) => args,
     };
+    let (address, words) = split(&args.words, |word| line.find_subcommand(word).is_some());
+    let command = if words.is_empty() { None } else { Some(parse(words)?) };
     let runtime = connections().map_err(|error| format!("cannot start a thread: {error}"))?;
-    let (address, words) = split(&args.words, command::is_command);
-    let command = if words.is_empty() { None } else { Some(Command::parse(&words)?) };
-    let seen = Rc::new(RefCell::new(Seen::default()));
-    let json = args.connection.json;
     let calls = {
         let _context = runtime.enter();
-        Calls::new(program, args.connection, args.key, address, Rc::clone(&seen))?
+        Calls::new(program, args.connection, args.key, address).map_err(|error| error.to_string())?
     };
-    let client = Rc::new(Client { json, runtime, calls });
     match command {
-        Some(command) => Ok(client.run(&command)),
-        None => prompt(&client, seen),
+        Some(command) => Ok(perform(&calls, &runtime, &command)),
+        None => prompt(Rc::new(calls), runtime, &line).map_err(|error| error.to_string()),
     }
 }
 
-struct Client {
-    json: bool,
-    runtime: Handle,
-    calls: Calls,
-}
-
 /// Reads commands until `exit`; the exit code is the worst of theirs.
-fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> {
-    let asking = Rc::clone(client);
-    let complete = move |command: &str, typed: &str| {
-        if ["search", "topics"].contains(&command) {
-            asking.runtime.block_on(asking.calls.learn_topics());
-        }
-        seen.borrow().arguments(command, typed)
-    };
-    let failed = |error: io::Error| error.to_string();
-    let mut shell = Shell::open("quire client> ", &COMMANDS, "client", Box::new(complete)).map_err(failed)?;
-    let run = |words: &[&str]| {
-        let exit = match Command::parse(words) {
+fn prompt(calls: Rc<Calls>, runtime: Handle, line: &clap::Command) -> std::io::Result<Exit> {
+    let names = line.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let (asked, asking) = (Rc::clone(&calls), runtime.clone());
+    let complete = move |command: &str, typed: &str| asking.block_on(asked.complete(command, typed));
+    let mut shell = Shell::open("quire client> ", names, "client", Box::new(complete))?;
+    let run = |words: Result<Vec<String>, String>| {
+        let exit = match words.and_then(parse) {
             Ok(Command::Exit) => return Next::Leave,
-            Ok(command) => client.run(&command),
+            Ok(command) => perform(&calls, &runtime, &command),
             Err(reason) => {
                 complain(&screen::line(&reason));
                 Exit::Usage
             }
         };
-        if client.calls.was_interrupted() { Next::Interrupted(exit) } else { Next::Line(exit) }
+        if calls.was_interrupted() { Next::Interrupted(exit) } else { Next::Line(exit) }
     };
-    Ok(converse(&mut shell, run, complain).map_err(failed)?.0)
+    Ok(shell.converse(Exit::Done, run)?.0)
 }
 
-impl Client {
-    fn run(&self, command: &Command) -> Exit {
-        match command {
-            Command::Exit => Exit::Done,
-            Command::Help => {
-                pager::print(&shell::help(&COMMANDS));
-                Exit::Done
-            }
-            Command::Call(call) => self.show(&self.runtime.block_on(self.calls.run(call))),
+fn perform(calls: &Calls, runtime: &Handle, command: &Command) -> Exit {
+    match command {
+        Command::Exit => Exit::Done,
+        Command::Help => {
+            pager::print(commands().trim_end());
+            Exit::Done
         }
+        command => runtime.block_on(calls.run(command)).show(calls.is_json()),
     }
-
-    fn show(&self, answer: &Answer) -> Exit {
-        match (self.json, answer.is_fault) {
-            (true, _) => pager::print(&screen::json(&answer.json)),
-            (false, false) => pager::print(&answer.text),
-            (false, true) => complain(&answer.text),
-        }
-        answer.exit
-    }
-}
-
-fn complain(text: &str) {
-    // If no one reads it, nothing else can be done.
-    let _ = writeln!(io::stderr(), "{text}");
 }

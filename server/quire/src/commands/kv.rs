@@ -208,7 +208,7 @@ fn from_hex(text: &str) -> anyhow::Result<Vec<u8>> {
 
 struct Calls<'a> {
     client: Client,
-    connection: Connection,
+    connection: &'a Connection,
     args: &'a KvArgs,
     address: &'a str,
     form: Form,
@@ -234,7 +234,7 @@ type Done = Result<(), Failure>;
 impl<'a> Calls<'a> {
     /// Connects with the first call. Must run within a runtime.
     fn new(args: &'a KvArgs, address: &'a str) -> anyhow::Result<Self> {
-        let connection = Connection::from(&args.connection);
+        let connection = &args.connection;
         Ok(Self { client: connection.client(address)?, connection, args, address, form: Form::new(args) })
     }
 
@@ -255,7 +255,7 @@ impl<'a> Calls<'a> {
     }
 
     async fn get(&self, key: &[u8]) -> Done {
-        let found = self.client.retrieve(key).await?.ok_or(Failure::NoSuchKey)?;
+        let found = self.client.get(key).await?.ok_or(Failure::NoSuchKey)?;
         if self.connection.json {
             let mut json = json!({ "success": true });
             self.form.put(&mut json, "key", key);

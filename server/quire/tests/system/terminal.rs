@@ -253,7 +253,7 @@ fn every_line_of_a_paste_runs_in_order_in_brackets_and_without() {
         let screen = terminal.command(&paste, " ms)");
         let (one, other) = (format!("(purchase {first})"), format!("(purchase {})", first + 1));
         let mut rest = screen.as_str();
-        for wanted in ["Dummies", "no command 'sell'", &one, "no book 1", &other, " ms)"] {
+        for wanted in ["Dummies", "subcommand 'sell'", &one, "no book 1", &other, " ms)"] {
             let found = rest.split_once(wanted);
             rest = found.unwrap_or_else(|| panic!("'{wanted}' in its place of {screen}")).1;
         }

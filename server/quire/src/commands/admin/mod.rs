@@ -15,10 +15,13 @@ use std::{io, process::ExitCode, rc::Rc};
 use clap::Parser as _;
 use quire_client::{
     Client,
-    cli::{Connection, End, Exit, Next, connections, converse, split},
+    cli::{Connection, Exit, connections, split},
 };
 use quire_rpc::client::Channel;
-use quire_terminal::{screen, shell::Shell};
+use quire_terminal::{
+    screen,
+    shell::{End, Next, Shell},
+};
 use tokio::runtime::Handle;
 
 use self::{desk::Desk, verb::Verb};
@@ -43,7 +46,7 @@ fn run(args: &AdminArgs) -> anyhow::Result<Exit> {
     let (address, words) = split(&args.verb.words, verb::is_command);
     let verb = if words.is_empty() { None } else { Some(Verb::parse(&words, &args.verb)?) };
     let runtime = connections()?;
-    let connection = Connection::from(&args.connection);
+    let connection = args.connection.clone();
     let client = {
         let _context = runtime.enter();
         connection.client(address)?
@@ -72,12 +75,14 @@ fn prompt(mut desk: Desk, prompt: &str, history: &str, open: impl FnOnce(&mut Sh
     let desk = Rc::new(desk);
     let asking = Rc::clone(&desk);
     let complete = move |command: &str, typed: &str| asking.runtime.block_on(asking.complete(command, typed));
-    let mut shell = Shell::open(prompt, &COMMANDS, history, Box::new(complete))?;
+    let names = COMMANDS.iter().map(|command| command.0.to_owned()).collect();
+    let mut shell = Shell::open(prompt, names, history, Box::new(complete))?;
     open(&mut shell);
-    let run = |words: &[&str]| {
-        let exit = match parse(words) {
-            Ok(Verb::Exit) => return Next::Leave,
-            Ok(verb) => {
+    let run = |words: Result<Vec<String>, String>| {
+        let parsed = words.map_err(anyhow::Error::msg).and_then(|words| Ok((parse(&words)?, words)));
+        let exit = match parsed {
+            Ok((Verb::Exit, _)) => return Next::Leave,
+            Ok((verb, words)) => {
                 desk.line.replace(words.join(" "));
                 desk.run(&verb)
             }
@@ -88,11 +93,11 @@ fn prompt(mut desk: Desk, prompt: &str, history: &str, open: impl FnOnce(&mut Sh
         };
         if desk.is_interrupted.take() { Next::Interrupted(exit) } else { Next::Line(exit) }
     };
-    converse(&mut shell, run, |text| desk.complain(text))
+    shell.converse(Exit::Done, run)
 }
 
 /// Parses a line of a prompt.
-fn parse(words: &[&str]) -> anyhow::Result<Verb> {
+fn parse(words: &[String]) -> anyhow::Result<Verb> {
     let line = VerbLine::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
