@@ -21,6 +21,7 @@ FORMS = {
     "count": r"[0-9]+",
     # Words of the library's own, and anything at all.
     "reason": r"[^\n]+",
+    "agent": r"quire-client-[a-z]+/\d+\.\d+\.\d+( .*)?",
     "any": r"[\s\S]*",
 }
 FREE = {"us", "calls", "number", "bool", "count", "reason", "any"}

@@ -160,7 +160,7 @@ func (c *Client) connected(ctx context.Context, now, end time.Time) *Error {
 // How an attempt failed. The trailer is nil if it was not sent.
 func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 	said := status.Convert(err)
-	fault := &Error{Code: said.Code(), Message: cmp.Or(said.Message(), CodeName(said.Code())), Sent: trailer != nil}
+	fault := &Error{Code: said.Code(), Message: cmp.Or(said.Message(), CodeName(said.Code())), Sent: trailer != nil, cause: err}
 	fault.pushback = trailer.Get("grpc-retry-pushback-ms")
 	if !fault.Sent {
 		fault.Kind, fault.Code = ErrUnreachable, codes.Unavailable

@@ -4,7 +4,7 @@
 // outcome is known or its time is over. What the store decides is returned as a value; faults are errors of type [*Error].
 //
 // A call ends with the deadline of its context. Without one a read and a write have 5 seconds, a purchase 30, and a watch
-// lasts until its context is cancelled.
+// lasts until its context is cancelled. The outgoing metadata of the context, such as a traceparent, goes with the call.
 package quire
 
 import (
@@ -28,6 +28,7 @@ const (
 	retriesDefault = 3
 	retriesMax     = 1_000_000
 	keepaliveTime  = 10 * time.Second
+	userAgent      = "quire-client-go/0.1.0"
 )
 
 // A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
@@ -99,6 +100,7 @@ func New(addresses string, opts ...Option) (*Client, error) {
 	conn, err := grpc.NewClient("quire:///"+state.Addresses[0].Addr,
 		grpc.WithResolvers(places),
 		grpc.WithTransportCredentials(transport),
+		grpc.WithUserAgent(userAgent),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),

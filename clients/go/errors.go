@@ -32,21 +32,27 @@ type Error struct {
 	Sent bool
 	// What the server says of the next attempt: nothing, or milliseconds; negative or no number means never.
 	pushback []string
+	// What gRPC gave.
+	cause error
 }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("quire: %v: %s: %s", e.Kind, CodeName(e.Code), e.Message)
 }
 
-// Unwrap lets errors.Is find the kind, and the context's error if the time was up or the caller cancelled.
+// Unwrap lets errors.Is find the kind, and the context's error if the time was up or the caller cancelled; errors.As finds gRPC's.
 func (e *Error) Unwrap() []error {
+	chain := []error{e.Kind}
 	switch e.Code {
 	case codes.DeadlineExceeded:
-		return []error{e.Kind, context.DeadlineExceeded}
+		chain = append(chain, context.DeadlineExceeded)
 	case codes.Canceled:
-		return []error{e.Kind, context.Canceled}
+		chain = append(chain, context.Canceled)
 	}
-	return []error{e.Kind}
+	if e.cause != nil {
+		chain = append(chain, e.cause)
+	}
+	return chain
 }
 
 func argument(format string, values ...any) error {

@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from quire_wire.bookstore_pb2 import ItemNumberRequest
 from quire_wire.bookstore_pb2_grpc import BookStoreStub
 
 AT_ONCE = 64
+PARENT: ContextVar[str | None] = ContextVar("PARENT", default=None)
+"""The trace of the request that a task answers."""
 BOOK = 53477
 OPERATORS = ("list", "restock", "update_price", "log", "tail_log")
 Fields = dict[str, Any]
@@ -68,7 +71,7 @@ SHOWN: dict[str, Callable[[Any], Fields]] = {
     "create": written,
     "put": written,
     "update": written,
-    "retrieve": entry,
+    "get": entry,
     "delete": lambda found: {"deleted": found.existed} if hasattr(found, "existed") else written(found),
     "scan": lambda found: keys(found) | {"values": [in_base64(each.value) for each in found]},
     "watch": lambda found: keys(found) | {"kinds": [event.kind for event in found]},
@@ -91,6 +94,7 @@ async def fields(client: Any, number: int, call: str, about: Fields) -> Fields: 
         raise ValueError("an operator needs a token")
     for name in about.keys() & ({"value", "prefix"} if call == "buy" else {"key", "value", "prefix"}):
         about[name] = base64.b64decode(about[name])
+    PARENT.set(about.pop("traceparent", None))
     for name, ours in (("timeout_ms", "timeout"), ("ttl_ms", "ttl")):
         if name in about:
             about[ours] = about.pop(name) / 1000
@@ -118,7 +122,9 @@ async def drive(arguments: argparse.Namespace) -> None:
     """Answer requests to the end of the input, then wait for the answers that are due."""
     files = [arguments.ca, arguments.certificate, arguments.key_file]
     tls = Tls(*(Path(file).read_bytes() if file else None for file in files)) if arguments.ca else None
-    client = AsyncClient(arguments.address, token=arguments.token, tls=tls, retries=arguments.retries)
+    client = AsyncClient(
+        arguments.address, token=arguments.token, tls=tls, retries=arguments.retries, traceparent=PARENT.get
+    )
     operator = None
     if arguments.token:
         operator = AsyncOperator(arguments.address, arguments.token, tls=tls, retries=arguments.retries)

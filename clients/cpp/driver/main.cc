@@ -143,7 +143,7 @@ json buy(const Asked& asked) {
   return answer;
 }
 
-json retrieve(const Asked& asked) {
+json get(const Asked& asked) {
   const auto entry = asked.client.get(asked.key(), asked.call);
   if (!entry) {
     return outcome("no_such_key");
@@ -224,7 +224,7 @@ const std::map<std::string_view, json (*)(const Asked&)> kCalls = {
      [](const Asked& asked) {
        return std::visit(kOutcomes, asked.client.remove(asked.key(), asked.version(), asked.call));
      }},
-    {"retrieve", retrieve},
+    {"get", get},
     {"scan", scan},
     {"watch", watch},
     {"list",
@@ -257,6 +257,7 @@ json answer(const quire::Client& client, const std::optional<quire::Operator>& a
     if (const auto timeout_ms = optional<std::int64_t>(request, "timeout_ms")) {
       asked.call.timeout = milliseconds(*timeout_ms);
     }
+    asked.call.traceparent = request.value("traceparent", std::string());
     const auto call = kCalls.find(request.at("call").get<std::string>());
     if (call == kCalls.end()) {
       throw std::invalid_argument("there is no call " + request.at("call").dump());

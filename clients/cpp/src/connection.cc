@@ -104,7 +104,7 @@ Connection::~Connection() {
 
 std::shared_ptr<Endpoint> Connection::open(const Address& address) const {
   grpc::ChannelArguments arguments;
-  arguments.SetUserAgentPrefix("quire-cpp/0.1.0");
+  arguments.SetUserAgentPrefix("quire-client-cpp/0.1.0");
   // A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
   arguments.SetMaxReceiveMessageSize((1 << 30) + (1 << 20));
   arguments.SetMaxSendMessageSize(-1);
@@ -173,8 +173,9 @@ std::shared_ptr<Endpoint> Connection::ready(Kind kind, Clock::time_point end, co
   return nullptr;
 }
 
-std::optional<Failure> Connection::attempts(Kind kind, std::optional<milliseconds> timeout, const std::stop_token& stop,
+std::optional<Failure> Connection::attempts(Kind kind, std::optional<milliseconds> timeout, const Call& call,
                                             const Attempt& attempt) {
+  const auto& stop = call.stop;
   if (timeout && *timeout < milliseconds(1)) {
     throw std::invalid_argument("the timeout is " + std::to_string(timeout->count()) + " ms; it must be 1 ms at least");
   }
@@ -189,6 +190,9 @@ std::optional<Failure> Connection::attempts(Kind kind, std::optional<millisecond
       }
       if (!authorization_.empty()) {
         context->AddMetadata("authorization", authorization_);
+      }
+      if (!call.traceparent.empty()) {
+        context->AddMetadata("traceparent", call.traceparent);
       }
       const std::stop_callback cancel(stop, [&to = *context] { to.TryCancel(); });
       ++calls_;

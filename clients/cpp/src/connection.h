@@ -111,7 +111,7 @@ class Connection {
   std::variant<Reply, Failure> try_ask(Kind kind, milliseconds timeout, const Call& call,
                                        Unary<Stub, Request, Reply> method, const Request& request) {
     Reply reply;
-    auto failure = attempts(kind, call.timeout.value_or(timeout), call.stop,
+    auto failure = attempts(kind, call.timeout.value_or(timeout), call,
                             [&](Endpoint& endpoint, std::unique_ptr<grpc::ClientContext>& context) {
                               reply.Clear();
                               return (std::get<Stub>(endpoint.stubs).*method)(context.get(), request, &reply);
@@ -138,7 +138,7 @@ class Connection {
   std::unique_ptr<Parts<Part>> begin(const Call& call, Streamed<Stub, Request, Part> method, const Request& request,
                                      Part& first) {
     std::unique_ptr<Parts<Part>> parts;
-    auto failure = attempts(Kind::kRead, call.timeout, call.stop,
+    auto failure = attempts(Kind::kRead, call.timeout, call,
                             [&](Endpoint& endpoint, std::unique_ptr<grpc::ClientContext>& context) {
                               auto reader = (std::get<Stub>(endpoint.stubs).*method)(context.get(), request);
                               if (reader->Read(&first)) {
@@ -156,7 +156,7 @@ class Connection {
  private:
   using Attempt = std::function<grpc::Status(Endpoint&, std::unique_ptr<grpc::ClientContext>&)>;
 
-  std::optional<Failure> attempts(Kind kind, std::optional<milliseconds> timeout, const std::stop_token& stop,
+  std::optional<Failure> attempts(Kind kind, std::optional<milliseconds> timeout, const Call& call,
                                   const Attempt& attempt);
   std::shared_ptr<Endpoint> ready(Kind kind, Clock::time_point end, const std::stop_token& stop);
   std::shared_ptr<Endpoint> open(const Address& address) const;

@@ -13,6 +13,7 @@ from unittest import mock
 import grpc
 from grpc import StatusCode as Code
 
+import quire_client
 from quire_client import AsyncClient, Client, Operator, OutcomeUnknown, Refused, Tls, Unreachable
 from quire_client.__main__ import _report
 from quire_client._address import WrongAddressError, parse_all
@@ -88,6 +89,12 @@ class Scripted:
             raise answer
         return answer
 
+    async def cause(self) -> grpc.RpcError:
+        return Failed(Code.UNAVAILABLE, "failed to connect to all addresses; last error: refused")
+
+    def name(self) -> str:
+        return "books:1"
+
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
@@ -123,6 +130,8 @@ class Retries(unittest.TestCase):
             with self.assertRaises(Unreachable) as raised:
                 ask(kind, None, None, None, None)
             self.assertFalse(raised.exception.connected)
+            self.assertEqual(raised.exception.message, "books:1 cannot be reached: refused")
+            self.assertIsInstance(raised.exception.__cause__, grpc.RpcError)
         with self.assertRaises(Refused):
             ask(PURCHASE, None, Failed(Code.INVALID_ARGUMENT))
 
@@ -149,6 +158,14 @@ class Retries(unittest.TestCase):
         self.assertEqual(raised.exception.code, Code.UNKNOWN)
 
 
+class Names(unittest.TestCase):
+    def test_the_package_lists_what_it_has(self) -> None:
+        for name in quire_client.__all__:
+            self.assertIn(name, dir(quire_client))
+            self.assertTrue(getattr(quire_client, name))
+        self.assertFalse(hasattr(quire_client, "grpc"))
+
+
 class Arguments_(unittest.TestCase):  # noqa: N801, a class of the library has the name
     def test_wrong_ones_are_named_before_anything_is_sent(self) -> None:
         with Client("127.0.0.1:1") as client:
@@ -162,6 +179,15 @@ class Arguments_(unittest.TestCase):  # noqa: N801, a class of the library has t
                 lambda: client.ping(timeout=0),
             ]:
                 self.assertRaises(ValueError, wrong)
+            text: Any = "text"
+            for named, mistyped in [
+                ("key", lambda: client.put(text, b"")),
+                ("value", lambda: client.put(b"", text)),
+                ("prefix", lambda: next(client.scan(text))),
+                ("topic", lambda: next(client.search(text.encode()))),
+                ("key", lambda: client.buy(1, key=text.encode())),
+            ]:
+                self.assertRaisesRegex(TypeError, f"^{named} is .*; it must be of the type (str|bytes)$", mistyped)
         for make in [
             lambda: Client("::1"),
             lambda: Client("a", token="tökn"),

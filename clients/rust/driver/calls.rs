@@ -12,7 +12,7 @@ pub(crate) async fn answer(driver: &Driver, request: &Value) -> Value {
     let call = request["call"].as_str().unwrap_or_default();
     let answered = match call {
         "list" | "restock" | "update_price" | "log" | "tail_log" => operate(driver, call, request).await,
-        "create" | "put" | "retrieve" | "update" | "delete" | "scan" | "watch" => keep(driver, call, request).await,
+        "create" | "put" | "get" | "update" | "delete" | "scan" | "watch" => keep(driver, call, request).await,
         _ => shop(driver, call, request).await,
     };
     answered.unwrap_or_else(|error| {
@@ -133,8 +133,8 @@ async fn keep(driver: &Driver, call: &str, request: &Value) -> Result<Value, Err
             Updated::AnotherVersion(_) => outcome("another_version"),
             _ => outcome("no_such_key"),
         },
-        "retrieve" => {
-            let Some(found) = client.retrieve(key).await? else { return outcome("no_such_key") };
+        "get" => {
+            let Some(found) = client.get(key).await? else { return outcome("no_such_key") };
             let mut answer = json!({ "value": STANDARD.encode(&found.value), "version": found.version });
             if let Some(left) = found.time_left {
                 answer["ttl_ms"] = json!(left.as_millis());

@@ -11,7 +11,7 @@ async fn main() -> Result<(), Error> {
         Created::Version(_) => println!("created 1"),
         _ => println!("exists"),
     }
-    let version = client.retrieve("counter").await?.map(|found| found.version);
+    let version = client.get("counter").await?.map(|found| found.version);
     for _ in 0..2 {
         match client.update("counter", "2", version, None).await? {
             Updated::Version(_) => println!("updated 2"),

@@ -123,6 +123,7 @@ impl Builder {
             keepalive_interval: Some(self.keepalive),
             keepalive_timeout: self.keepalive,
             retry: None,
+            user_agent: concat!("quire-client-rust/", env!("CARGO_PKG_VERSION")),
             ..Settings::default()
         };
         let wrong = |error: quire_rpc::client::ConnectError| Error::argument(error.to_string());

@@ -68,6 +68,12 @@ impl Client {
         Self { page_size: size.ok_or(items), ..self.clone() }
     }
 
+    /// Returns a clone whose calls belong to a trace: the header `traceparent` of W3C's Trace Context.
+    pub fn with_traceparent(&self, traceparent: &str) -> Result<Self, Error> {
+        let lanes = self.lanes.with("the traceparent", "traceparent", traceparent.to_owned())?;
+        Ok(Self { lanes: Arc::new(lanes), ..self.clone() })
+    }
+
     /// The server's greeting: a cheap check that it answers.
     pub async fn ping(&self) -> Result<String, Error> {
         let request = HelloRequest { name: NAME.to_owned() };

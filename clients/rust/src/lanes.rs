@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use futures_util::{FutureExt as _, future::select_ok};
@@ -44,7 +47,7 @@ impl Lane {
 /// The servers, which are equivalent.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
-    next: AtomicUsize,
+    next: Arc<AtomicUsize>,
 }
 
 impl fmt::Debug for Lanes {
@@ -55,24 +58,29 @@ impl fmt::Debug for Lanes {
 
 impl Lanes {
     pub(crate) fn new(channels: Vec<Channel>) -> Self {
-        Self { lanes: channels.into_iter().map(Lane::new).collect(), next: AtomicUsize::new(0) }
+        Self { lanes: channels.into_iter().map(Lane::new).collect(), next: Arc::default() }
     }
 
     /// Clones the connections with a token for their calls.
     pub(crate) fn with_token(&self, token: &str) -> Result<Self, Error> {
-        let value = format!("Bearer {token}");
+        self.with("the token", "authorization", format!("Bearer {token}"))
+    }
+
+    /// Clones the connections with a field of metadata for their calls.
+    pub(crate) fn with(&self, what: &str, name: &'static str, value: String) -> Result<Self, Error> {
         if value.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
-            return Err(Error::argument("the token has characters that no token has"));
+            return Err(Error::argument(format!("{what} has characters that cannot be sent")));
         }
-        let with_token = |lane: &Lane| {
+        let with_field = |lane: &Lane| {
             let value = value.clone();
             lane.channel.intercepted(move |_: &str, request: &mut Request<()>| {
                 // Its characters were checked.
-                let _ = request.metadata_mut().insert("authorization", &value);
+                let _ = request.metadata_mut().insert(name, &value);
                 Ok(())
             })
         };
-        Ok(Self::new(self.lanes.iter().map(with_token).collect()))
+        let lanes = self.lanes.iter().map(|lane| Lane::new(with_field(lane))).collect();
+        Ok(Self { lanes, next: Arc::clone(&self.next) })
     }
 
     /// Next server with a ready connection. If there is none, waits for the first.

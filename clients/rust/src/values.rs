@@ -86,7 +86,7 @@ pub enum Event {
     Put {
         /// The key.
         key: Bytes,
-        /// The value; none if too large for an event: use [`Client::retrieve`].
+        /// The value; none if too large for an event: use [`Client::get`].
         value: Option<Bytes>,
         /// Version of the change.
         version: u64,

@@ -29,6 +29,7 @@ interface Request {
   amount?: number;
   after?: number;
   timeout_ms?: number;
+  traceparent?: string;
 }
 
 type Fields = Record<string, unknown>;
@@ -57,7 +58,7 @@ class Driver {
   }
 
   async #call(request: Request): Promise<Fields> {
-    const options = { timeoutMs: request.timeout_ms };
+    const options = { timeoutMs: request.timeout_ms, traceparent: request.traceparent };
     const client = this.#client;
     switch (request.call) {
       case "ping":
@@ -122,7 +123,7 @@ class Driver {
         const done = await client.update(key, value, { ...options, expectedVersion });
         return done.outcome === "updated" ? { version: done.version } : { outcome: done.outcome };
       }
-      case "retrieve": {
+      case "get": {
         const found = await client.get(key, timeout);
         if (!found) return { outcome: "no_such_key" };
         return { value: base64(found.value), version: found.version, ttl_ms: found.ttlMs };

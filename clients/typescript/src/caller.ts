@@ -7,7 +7,7 @@ import {
   create,
 } from "@bufbuild/protobuf";
 
-import { type Fault, OutcomeUnknown, Refused, Unreachable } from "./faults.js";
+import { type Fault, OutcomeUnknown, Refused, Unreachable, reason } from "./faults.js";
 import { Failure, type Link } from "./link.js";
 
 /** Effect of sending a call twice: none; none, because it has a key; or the same change again. */
@@ -19,6 +19,8 @@ export interface CallOptions {
   timeoutMs?: number | undefined;
   /** Ends the call early. A write that was sent is then in doubt. */
   signal?: AbortSignal | undefined;
+  /** The caller's trace, as W3C's Trace Context has it. */
+  traceparent?: string | undefined;
 }
 
 /** Options of all calls of a client. */
@@ -57,14 +59,15 @@ export class Caller {
     kind: Kind,
     method: DescMethodUnary<I, O>,
     init: MessageInitShape<I>,
-    { timeoutMs, signal }: CallOptions = {},
+    { timeoutMs, signal, traceparent }: CallOptions = {},
   ): Promise<MessageShape<O>> {
     const message = create(method.input, init);
     const retryState = new RetryState(kind, this.#retries, this.timeoutMs(kind, timeoutMs), signal, this.link.address);
     signal?.throwIfAborted();
     for (;;) {
       try {
-        return await this.link.unary(method, message, { limitMs: retryState.limitMs(), token: this.#token, signal });
+        const attempt = { limitMs: retryState.limitMs(), token: this.#token, signal, traceparent };
+        return await this.link.unary(method, message, attempt);
       } catch (failure) {
         await retryState.again(failure);
       }
@@ -108,7 +111,7 @@ export class Caller {
   async *stream<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     init: MessageInitShape<I>,
-    { timeoutMs, signal }: CallOptions = {},
+    { timeoutMs, signal, traceparent }: CallOptions = {},
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
     const message = create(method.input, init);
     const limitMs = timeoutMs === undefined ? undefined : checkedTimeout(timeoutMs);
@@ -117,7 +120,7 @@ export class Caller {
     signal?.throwIfAborted();
     for (;;) {
       try {
-        const attempt = { limitMs: limitMs && retryState.limitMs(), token: this.#token, signal };
+        const attempt = { limitMs: limitMs && retryState.limitMs(), token: this.#token, signal, traceparent };
         for await (const part of this.link.stream(method, message, attempt)) {
           begun = true;
           yield part;
@@ -193,10 +196,25 @@ class RetryState {
 
   #plain(failure: Failure): Fault {
     const cause = { cause: failure };
-    if (failure.reach === "unsent") return new Unreachable(this.address, "UNAVAILABLE", false, cause);
-    if (mayBeDone(failure)) return new Unreachable(this.address, failure.code, true, cause);
+    const why = root(failure);
+    if (failure.reach === "unsent") return new Unreachable(this.address, "UNAVAILABLE", false, why, cause);
+    if (mayBeDone(failure)) return new Unreachable(this.address, failure.code, true, reason(failure.code), cause);
     return new Refused(failure.code, failure.message || failure.code, cause);
   }
+}
+
+/** The first cause of a failure, in words. */
+function root(failure: Error): string {
+  let at: Error = failure;
+  for (;;) {
+    const next: unknown = at instanceof AggregateError ? at.errors[0] : at.cause;
+    if (!(next instanceof Error)) break;
+    at = next;
+  }
+  const { code } = at as { code?: unknown };
+  const untrusted = typeof code === "string" && /CERT|LEAF_SIGNATURE/.test(code);
+  const words = at.message || (typeof code === "string" ? code : "no connection");
+  return untrusted ? `the server's certificate is not trusted: ${words}` : words;
 }
 
 /** True if the server may have acted on the request. A proxy on the way may answer with these codes as well. */

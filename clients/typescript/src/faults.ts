@@ -34,10 +34,10 @@ export class Unreachable extends Fault {
     code: Code,
     /** True if the call was sent; if not, no server answered on the connection. */
     readonly sent: boolean,
+    why: string,
     options?: ErrorOptions,
   ) {
-    const what = sent ? `did not answer: ${reason(code)}` : "cannot be reached; is a server running there?";
-    super(code, `${address} ${what}`, options);
+    super(code, `${address} ${sent ? "did not answer" : "cannot be reached"}: ${why}`, options);
   }
 }
 

@@ -19,6 +19,7 @@ import {
 import { CODES, type Code } from "./faults.js";
 import { type Attempt, Failure, type Link } from "./link.js";
 
+const USER_AGENT = "quire-client-typescript/0.1.0";
 const KEEPALIVE_MS = 10_000;
 /** Least and greatest duration of one attempt to connect. */
 const DIAL_MIN_MS = 1_000;
@@ -282,7 +283,7 @@ class Call {
     endpoint: Endpoint,
     method: { parent: { typeName: string }; name: string },
     body: Uint8Array,
-    { limitMs, token, signal }: Attempt,
+    { limitMs, token, signal, traceparent }: Attempt,
     began: number,
   ) {
     // An address is chosen and used in one go, so it is connected.
@@ -293,7 +294,9 @@ class Call {
       ":path": `/${method.parent.typeName}/${method.name}`,
       "content-type": "application/grpc+proto",
       te: "trailers",
+      "user-agent": USER_AGENT,
     };
+    if (traceparent !== undefined) headers["traceparent"] = traceparent;
     if (token !== undefined) headers.authorization = `Bearer ${token}`;
     const leftMs = limitMs === undefined ? undefined : Math.max(1, Math.ceil(limitMs - (performance.now() - began)));
     if (leftMs !== undefined) headers["grpc-timeout"] = `${String(leftMs)}m`;

@@ -25,6 +25,7 @@ export interface Attempt {
   readonly limitMs: number | undefined;
   readonly token: string | undefined;
   readonly signal: AbortSignal | undefined;
+  readonly traceparent: string | undefined;
 }
 
 /** Progress of an attempt; a refusal by the server is an answer. */

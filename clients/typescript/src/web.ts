@@ -73,8 +73,11 @@ class ConnectLink implements Link {
   }
 }
 
-function headers({ token }: Attempt): HeadersInit {
-  return token === undefined ? {} : { authorization: `Bearer ${token}` };
+function headers({ token, traceparent }: Attempt): HeadersInit {
+  return {
+    ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    ...(traceparent !== undefined && { traceparent }),
+  };
 }
 
 /** The protocol has whole milliseconds. */

@@ -62,6 +62,8 @@ struct Call {
   std::optional<std::chrono::milliseconds> timeout = {};
   /// Ends the call; a purchase or a write that was sent is in doubt then.
   std::stop_token stop = {};
+  /// The caller's trace, as W3C's Trace Context has it; sent as it is unless empty.
+  std::string traceparent = {};
 };
 
 struct Book {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/metadata"
 
 	"quire.example/quire"
 	"quire.example/quire/internal/connect"
@@ -28,6 +29,7 @@ type request struct {
 	N               any
 	Call            string
 	TimeoutMS       int64 `json:"timeout_ms"`
+	Traceparent     string
 	Topic           string
 	PageSize        int32 `json:"page_size"`
 	Near            string
@@ -117,6 +119,9 @@ func (d *driver) answer(asked *request) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(asked.TimeoutMS)*time.Millisecond)
 		defer cancel()
 	}
+	if asked.Traceparent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", asked.Traceparent)
+	}
 	answer, err := d.call(ctx, asked)
 	if fault, ok := errors.AsType[*quire.Error](err); ok {
 		kinds := map[error]string{
@@ -204,7 +209,7 @@ func (d *driver) keep(ctx context.Context, asked *request) (fields, error) {
 		if write.Outcome != quire.AnotherVersion {
 			return fields{"deleted": write.Outcome == quire.Written}, err
 		}
-	case "retrieve":
+	case "get":
 		entry, ok, err := d.client.Get(ctx, key)
 		if !ok {
 			return fields{"outcome": quire.NoSuchKey}, err

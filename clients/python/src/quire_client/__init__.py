@@ -35,12 +35,49 @@ if TYPE_CHECKING:
     from quire_client._values import Unknown as Unknown
     from quire_client._values import Written as Written
 
+__all__ = [
+    "AnotherVersion",
+    "AsyncClient",
+    "AsyncOperator",
+    "Book",
+    "Bought",
+    "Client",
+    "Deleted",
+    "Entry",
+    "Event",
+    "EventKind",
+    "Exists",
+    "Fault",
+    "LogEntry",
+    "LogEntryKind",
+    "NoSuchBook",
+    "NoSuchKey",
+    "NotBought",
+    "Operator",
+    "Outcome",
+    "OutcomeUnknown",
+    "PriceChange",
+    "Refused",
+    "SoldOut",
+    "Tls",
+    "TooFew",
+    "Topic",
+    "Unknown",
+    "Unreachable",
+    "Written",
+    "WrongAddressError",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 def __getattr__(name: str) -> object:
     """Import a name when it is first used: the command line answers a mistyped word without gRPC."""
-    if name.startswith("_"):
-        raise AttributeError(name)
+    if name not in __all__:
+        raise AttributeError(f"module 'quire_client' has no attribute '{name}'")
     for part in ("_client", "_values", "_faults", "_connections", "_address"):
         if found := getattr(import_module(f"quire_client.{part}"), name, None):
             return found
-    raise AttributeError(f"module 'quire_client' has no attribute '{name}'")
+    raise AssertionError(f"no module has '{name}'")

@@ -10,9 +10,10 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from shlex import join
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import click
@@ -81,12 +82,7 @@ class Shop:
         code, outcome, text = REFUSED, "REFUSED", fault.message
         if isinstance(fault, Unreachable):
             code, outcome = UNREACHABLE, "UNREACHABLE"
-            why = (
-                f"did not answer: {cause(fault.code)}"
-                if fault.connected
-                else "cannot be reached; is a server running there?"
-            )
-            text = f"{self.address} {why}"
+            text = f"{self.address} did not answer: {cause(fault.code)}" if fault.connected else fault.message
         answer = {"success": False, "message": text, "outcome": outcome, "status": fault.code.name, **more}
         return self.show(answer, plain(text), code, is_fault=True)
 
@@ -117,7 +113,7 @@ def plain(text: str) -> str:
 @click.group(cls=Shell, invoke_without_command=True, context_settings={"max_content_width": 110})
 @click.argument("words", nargs=-1, metavar="[ADDRESS]")
 @click.option("--json", "is_json", is_flag=True, help="Print each answer as one line of JSON.")
-@click.option("--timeout", type=Seconds(), help="Longest time for a call, as 500ms, 5s or 2min.")
+@click.option("--timeout", type=Seconds(), help="Longest time for a command, as 500ms, 5s or 2min.")
 @click.option(
     "--retries", type=click.IntRange(0, RETRIES_MAX), default=3, show_default=True, help="How often to send again."
 )
@@ -185,6 +181,8 @@ def _perform(context: click.Context, words: list[str]) -> int:
     if not command:
         raise click.UsageError(f"there is no command {plain(words[0])!r}; help lists them", context)
     shop: Shop = context.obj
+    # Of all the pages that the command reads.
+    shop.client.calls.caller.deadline = monotonic() + (shop.timeout or inf)
     with command.make_context(words[0], words[1:], parent=context) as inner:
         try:
             return int(command.invoke(inner))

@@ -55,6 +55,7 @@ class Failure(NamedTuple):
     message: str
     pushback: float | None = None
     """The pause that the server asks for in seconds; infinite if it wants no other attempt."""
+    cause: BaseException | None = None
 
 
 NOT_CONNECTED = Failure(is_sent=False, code=Code.UNAVAILABLE, message="no server can be reached")
@@ -91,7 +92,7 @@ class Attempts:
         self.pause = min(self.pause * 2, PAUSE_SECONDS_MAX)
         if is_worth_it and monotonic() + pause < self.deadline:
             return pause
-        raise self._fault(failure)
+        raise self._fault(failure) from (self.doubt or failure).cause
 
     def _fault(self, failure: Failure) -> Fault:
         if self.doubt:
@@ -108,6 +109,8 @@ class Caller:
         """Check `retries`: how often a call is sent again."""
         self.connections = connections
         self.retries = whole("retries", retries, 0, RETRIES_MAX)
+        self.deadline = inf
+        """When every call ends, however much of its timeout is left."""
 
     async def ask(
         self,
@@ -119,6 +122,7 @@ class Caller:
         """Send a request until there is an answer. `select` names the call."""
         begin = monotonic()
         seconds = kind.seconds if timeout is None else _checked(timeout)
+        seconds = max(min(seconds, self.deadline - begin), 0.001)
         # A quarter or more, however many retries are allowed.
         left = share = seconds / (min(self.retries, 3) + 1) if kind is PURCHASE else seconds
         connections = self.connections
@@ -144,7 +148,7 @@ class Caller:
                             return reply
                 if attempts is None:
                     attempts = Attempts(kind, self.retries, begin + seconds)
-                pause = attempts.again(failure)
+                pause = await self._again(attempts, failure)
                 is_sent = attempts.doubt is not None
                 await connections.pause(pause)
                 # What was slept too long must not end an attempt that has not begun.
@@ -155,6 +159,17 @@ class Caller:
             if is_sent and kind is not READ:
                 interruption.add_note(IN_DOUBT)
             raise
+
+    async def _again(self, attempts: Attempts, failure: Failure) -> float:
+        """Give the pause before the next attempt, or raise what the call ends with, and why no server was reached."""
+        try:
+            return attempts.again(failure)
+        except Unreachable as fault:
+            if fault.connected:
+                raise
+            cause = await self.connections.cause()
+            message = f"{self.connections.name()} cannot be reached: {_words(cause)}"
+            raise Unreachable(fault.code, message, connected=False) from cause
 
     async def pages(
         self,
@@ -202,7 +217,7 @@ class Caller:
             if has_begun:
                 # A second stream would begin anew.
                 attempts.tries = self.retries
-            await self.connections.pause(attempts.again(failure))
+            await self.connections.pause(await self._again(attempts, failure))
 
 
 IN_DOUBT = "the request was sent; the server may have done it"
@@ -222,12 +237,28 @@ def _failure(error: grpc.RpcError) -> Failure:
     call: Any = error
     code, message = call.code(), call.details() or ""
     if message.startswith(BROKEN):
-        return Failure(is_sent=True, code=code if code in OPEN else Code.UNAVAILABLE, message=message)
+        return Failure(is_sent=True, code=code if code in OPEN else Code.UNAVAILABLE, message=message, cause=error)
     wanted = dict(call.trailing_metadata() or ()).get("grpc-retry-pushback-ms")
     pushback = None
     if wanted is not None:
         pushback = int(wanted) / 1e3 if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else inf  # noqa: PLR2004
-    return Failure(is_sent=True, code=code, message=message, pushback=pushback)
+    return Failure(is_sent=True, code=code, message=message, pushback=pushback, cause=error)
+
+
+def _words(cause: grpc.RpcError | None) -> str:
+    """Name why no connection could be made, in gRPC's words, which for a certificate are OpenSSL's."""
+    said: Any = cause
+    details = said.details() or "" if cause else ""
+    if "CERTIFICATE_VERIFY_FAILED" in details or "certificate verify failed" in details:
+        return f"the server's certificate is not trusted ({details.rpartition(': ')[2]})"
+    return details.rpartition("last error: ")[2] or "no server answered in time"
+
+
+def of_kind(name: str, value: T, kind: type[T]) -> T:
+    """Give the value, or raise an error that names it."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}; it must be of the type {kind.__name__}")
+    return value
 
 
 def _checked(timeout: float) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from grpc import StatusCode as Code
 
-from quire_client._attempts import GREETED, PURCHASE, READ, WRITE, Caller, run, whole
+from quire_client._attempts import GREETED, PURCHASE, READ, WRITE, Caller, of_kind, run, whole
 from quire_client._connections import AsyncConnections, BlockingConnections, Connections, Target, Tls
 from quire_client._faults import OutcomeUnknown, Refused
 from quire_client._values import (
@@ -61,14 +61,16 @@ class ShopperCalls(_Calls):
         self, topic: str, page_size: int = PAGE_SIZE, *, timeout: float | None = None
     ) -> AsyncIterator[Book]:
         """Give the books of a topic in the order of their ids. Each page has the timeout."""
-        request = shop_wire.BookTopicRequest(topic=topic, page_size=whole("page_size", page_size, 1, INT32_MAX))
+        request = shop_wire.BookTopicRequest(
+            topic=of_kind("topic", topic, str), page_size=whole("page_size", page_size, 1, INT32_MAX)
+        )
         async for page in self.caller.pages(lambda lane: lane.shop.Search, request, timeout):
             for book in page.books:
                 yield Book.from_wire(book)
 
     async def topics(self, near: str = "", *, timeout: float | None = None) -> AsyncIterator[Topic]:
         """Give the topics, or those near a text, the nearest first. Each page has the timeout."""
-        request = shop_wire.ListTopicsRequest(near=near)
+        request = shop_wire.ListTopicsRequest(near=of_kind("near", near, str))
         async for page in self.caller.pages(lambda lane: lane.shop.ListTopics, request, timeout):
             for topic in page.topics:
                 yield Topic(topic.name, topic.books)
@@ -88,7 +90,7 @@ class ShopperCalls(_Calls):
         purchase gives that purchase's outcome and buys nothing.
         """
         key = os.urandom(16).hex() if key is None else key
-        name = key.encode()
+        name = of_kind("key", key, str).encode()
         if not 1 <= len(name) <= KEY_BYTES_MAX:
             raise ValueError(f"the idempotency key has {len(name)} bytes; it must have 1 to {KEY_BYTES_MAX}")
         request = shop_wire.ItemNumberRequest(
@@ -104,7 +106,7 @@ class ShopperCalls(_Calls):
         self, key: bytes, value: bytes, *, ttl: float | None = None, timeout: float | None = None
     ) -> Written | Exists:
         """Create an entry, which expires after `ttl` seconds."""
-        request = kv_wire.CreateRequest(key=key, value=value, time_to_live_ms=_ttl_ms(ttl), want_details=True)
+        request = kv_wire.CreateRequest(**_entry(key, value), time_to_live_ms=_ttl_ms(ttl), want_details=True)
         try:
             reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Create, request, timeout)
         except Refused as refused:
@@ -115,13 +117,13 @@ class ShopperCalls(_Calls):
 
     async def put(self, key: bytes, value: bytes, *, ttl: float | None = None, timeout: float | None = None) -> Written:
         """Create an entry or replace its value. Without `ttl` it does not expire."""
-        request = kv_wire.PutRequest(key=key, value=value, time_to_live_ms=_ttl_ms(ttl))
+        request = kv_wire.PutRequest(**_entry(key, value), time_to_live_ms=_ttl_ms(ttl))
         reply = await self.caller.ask(WRITE, lambda lane: lane.ranges.Put, request, timeout)
         return Written(reply.version)
 
     async def get(self, key: bytes, *, timeout: float | None = None) -> Entry | None:
         """Give the entry of a key, if there is one."""
-        request = kv_wire.RetrieveRequest(key=key, want_details=True)
+        request = kv_wire.RetrieveRequest(key=of_kind("key", key, bytes), want_details=True)
         try:
             reply = await self.caller.ask(READ, lambda lane: lane.entries.Retrieve, request, timeout)
         except Refused as refused:
@@ -143,8 +145,7 @@ class ShopperCalls(_Calls):
     ) -> Written | NoSuchKey | AnotherVersion:
         """Replace the value of an entry, if it has the expected version. Without `ttl` it does not expire."""
         request = kv_wire.UpdateRequest(
-            key=key,
-            value=value,
+            **_entry(key, value),
             expected_version=_version(expected_version),
             time_to_live_ms=_ttl_ms(ttl),
             want_details=True,
@@ -163,7 +164,9 @@ class ShopperCalls(_Calls):
         self, key: bytes, *, expected_version: int | None = None, timeout: float | None = None
     ) -> Deleted | AnotherVersion:
         """Remove an entry, if it has the expected version."""
-        request = kv_wire.DeleteRequest(key=key, expected_version=_version(expected_version), want_details=True)
+        request = kv_wire.DeleteRequest(
+            key=of_kind("key", key, bytes), expected_version=_version(expected_version), want_details=True
+        )
         try:
             reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Delete, request, timeout)
         except Refused as refused:
@@ -176,7 +179,7 @@ class ShopperCalls(_Calls):
         self, prefix: bytes = b"", *, keys_only: bool = False, timeout: float | None = None
     ) -> AsyncIterator[Entry]:
         """Give the entries with a prefix in the order of their keys. Each page has the timeout."""
-        request = kv_wire.ScanRequest(prefix=prefix, keys_only=keys_only)
+        request = kv_wire.ScanRequest(prefix=of_kind("prefix", prefix, bytes), keys_only=keys_only)
         while True:
             page = await self.caller.ask(READ, lambda lane: lane.ranges.Scan, request, timeout)
             for entry in page.entries:
@@ -188,7 +191,7 @@ class ShopperCalls(_Calls):
 
     async def watch(self, prefix: bytes = b"", *, timeout: float | None = None) -> AsyncIterator[Event]:
         """Give every change to keys with a prefix. The first event says that the watch has begun."""
-        request = kv_wire.WatchRequest(prefix=prefix)
+        request = kv_wire.WatchRequest(prefix=of_kind("prefix", prefix, bytes))
         async for event in self.caller.follow(lambda lane: lane.ranges.Watch, request, timeout):
             yield Event.from_wire(event)
 
@@ -240,9 +243,13 @@ class _Async(_Calls):
         token: str | None = None,
         tls: Tls | None = None,
         retries: int = 3,
+        traceparent: Callable[[], str | None] | None = None,
     ) -> None:
-        """Connect with the first call, to one address or to several in turn."""
-        super().__init__(AsyncConnections(Target.of(addresses, token, tls)), retries)
+        """Connect with the first call, to one address or to several in turn.
+
+        `traceparent` gives the trace that a call belongs to, in the form of W3C's Trace Context.
+        """
+        super().__init__(AsyncConnections(Target.of(addresses, token, tls, traceparent)), retries)
 
     async def close(self) -> None:
         """End the connections and every call on them."""
@@ -262,9 +269,17 @@ class AsyncClient(_Async, ShopperCalls):
 class AsyncOperator(_Async, OperatorCalls):
     """The operator's calls, for the tasks of one event loop."""
 
-    def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
+    def __init__(
+        self,
+        addresses: str | Iterable[str],
+        token: str,
+        *,
+        tls: Tls | None = None,
+        retries: int = 3,
+        traceparent: Callable[[], str | None] | None = None,
+    ) -> None:
         """Connect with the first call, to one address or to several in turn."""
-        super().__init__(addresses, token=token, tls=tls, retries=retries)
+        super().__init__(addresses, token=token, tls=tls, retries=retries, traceparent=traceparent)
 
 
 class _Blocking:
@@ -279,9 +294,13 @@ class _Blocking:
         token: str | None = None,
         tls: Tls | None = None,
         retries: int = 3,
+        traceparent: Callable[[], str | None] | None = None,
     ) -> None:
-        """Connect with the first call, to one address or to several in turn."""
-        self.calls = self._calls(BlockingConnections(Target.of(addresses, token, tls)), retries)
+        """Connect with the first call, to one address or to several in turn.
+
+        `traceparent` gives the trace that a call belongs to, in the form of W3C's Trace Context.
+        """
+        self.calls = self._calls(BlockingConnections(Target.of(addresses, token, tls, traceparent)), retries)
 
     def close(self) -> None:
         """End the connections and every call on them."""
@@ -345,15 +364,27 @@ class Operator(_Blocking):
 
     _calls = OperatorCalls
 
-    def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
+    def __init__(
+        self,
+        addresses: str | Iterable[str],
+        token: str,
+        *,
+        tls: Tls | None = None,
+        retries: int = 3,
+        traceparent: Callable[[], str | None] | None = None,
+    ) -> None:
         """Connect with the first call, to one address or to several in turn."""
-        super().__init__(addresses, token=token, tls=tls, retries=retries)
+        super().__init__(addresses, token=token, tls=tls, retries=retries, traceparent=traceparent)
 
     list = _iterating(OperatorCalls.list)
     restock = _blocking(OperatorCalls.restock)
     update_price = _blocking(OperatorCalls.update_price)
     log = _iterating(OperatorCalls.log)
     tail_log = _iterating(OperatorCalls.tail_log)
+
+
+def _entry(key: bytes, value: bytes) -> dict[str, bytes]:
+    return {"key": of_kind("key", key, bytes), "value": of_kind("value", value, bytes)}
 
 
 def _ttl_ms(ttl: float | None) -> int:

@@ -27,7 +27,12 @@ RECONNECT_MS_MAX = 1_000
 RECOVERY_SECONDS = 1.25
 """How long a call waits for a server that was away when the call began: a reconnect, and its random part."""
 
+HELLO = "/bookstore.BookStore/Hello"
+CAUSE_SECONDS = 0.05
+"""How long to ask a connection that has failed; gRPC answers by itself, unless the server has come back."""
+
 OPTIONS = [
+    ("grpc.primary_user_agent", "quire-client-python/0.1.0"),
     # This library sends again by itself: it knows what may be sent twice.
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
@@ -82,10 +87,17 @@ class Target:
 
     addresses: list[Address]
     credentials: grpc.ChannelCredentials | None
-    metadata: tuple[tuple[str, str], ...] | None
+    metadata: tuple[tuple[str, str], ...]
+    traceparent: Callable[[], str | None]
 
     @classmethod
-    def of(cls, addresses: str | Iterable[str], token: str | None, tls: Tls | None) -> "Target":
+    def of(
+        cls,
+        addresses: str | Iterable[str],
+        token: str | None,
+        tls: Tls | None,
+        traceparent: Callable[[], str | None] | None,
+    ) -> "Target":
         """Check what the caller gives."""
         parsed = parse_all(addresses if isinstance(addresses, str) else ",".join(addresses))
         if tls and any(address.scheme == "http" for address in parsed):
@@ -94,7 +106,8 @@ class Target:
             raise ValueError("token has characters that no token has")
         is_encrypted = tls is not None or parsed[0].scheme == "https"
         credentials = (tls or Tls()).credentials() if is_encrypted else None
-        return cls(parsed, credentials, (("authorization", f"Bearer {token}"),) if token else None)
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return cls(parsed, credentials, metadata, traceparent or (lambda: None))
 
 
 class Lane:
@@ -116,7 +129,7 @@ class _Lanes:
 
     def __init__(self, target: Target) -> None:
         """Connect with the first call."""
-        self.target, self.metadata = target, target.metadata
+        self.target = target
         self.lanes: list[Lane] = []
         self.is_closed = False
         self.turns = count()
@@ -132,6 +145,15 @@ class _Lanes:
                 channel = kind.insecure_channel(address.target, OPTIONS)
             self.lanes.append(Lane(channel))
         return self.lanes
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Give what goes with a call: the token, and the caller's trace."""
+        parent = self.target.traceparent()
+        return (*self.target.metadata, ("traceparent", parent)) if parent else self.target.metadata
+
+    def name(self) -> str:
+        """Give the addresses as one text."""
+        return ",".join(address.target for address in self.target.addresses)
 
     def pick(self) -> Lane | None:
         """Give a lane whose server has spoken, if there is one, a different one each time."""
@@ -183,16 +205,26 @@ class BlockingConnections(_Lanes):
 
     async def send(self, call: Callable[..., Reply], request: object, seconds: float) -> Reply:
         """Send a request and wait for its answer."""
-        return call(request, timeout=seconds, metadata=self.metadata)
+        return call(request, timeout=seconds, metadata=self.metadata())
 
     async def receive(self, call: Callable[..., Any], request: object, seconds: float | None) -> AsyncIterator[Any]:
         """Send a request and receive its answers. To close the iterator cancels the call."""
-        replies = call(request, timeout=seconds, metadata=self.metadata)
+        replies = call(request, timeout=seconds, metadata=self.metadata())
         try:
             for reply in replies:
                 yield reply
         finally:
             replies.cancel()
+
+    async def cause(self) -> grpc.RpcError | None:
+        """Ask an address that is away why it is."""
+        away = [lane for lane in self.lanes if lane.state is State.TRANSIENT_FAILURE]
+        try:
+            if away:
+                away[0].channel.unary_unary(HELLO)(b"", timeout=CAUSE_SECONDS)
+        except grpc.RpcError as error:
+            return error if error.code() is grpc.StatusCode.UNAVAILABLE else None
+        return None
 
     async def pause(self, seconds: float) -> None:
         """Let time pass."""
@@ -242,17 +274,27 @@ class AsyncConnections(_Lanes):
 
     def send(self, call: Callable[..., Reply], request: object, seconds: float) -> Awaitable[Reply]:
         """Send a request and wait for its answer."""
-        sent: Any = call(request, timeout=seconds, metadata=self.metadata)
+        sent: Any = call(request, timeout=seconds, metadata=self.metadata())
         return sent  # type: ignore[no-any-return]
 
     async def receive(self, call: Callable[..., Any], request: object, seconds: float | None) -> AsyncIterator[Any]:
         """Send a request and receive its answers. To close the iterator cancels the call."""
-        replies = call(request, timeout=seconds, metadata=self.metadata)
+        replies = call(request, timeout=seconds, metadata=self.metadata())
         try:
             async for reply in replies:
                 yield reply
         finally:
             replies.cancel()
+
+    async def cause(self) -> grpc.RpcError | None:
+        """Ask an address that is away why it is."""
+        away = [lane for lane in self.lanes if lane.channel.get_state() is State.TRANSIENT_FAILURE]
+        try:
+            if away:
+                await away[0].channel.unary_unary(HELLO)(b"", timeout=CAUSE_SECONDS)
+        except grpc.RpcError as error:
+            return error if error.code() is grpc.StatusCode.UNAVAILABLE else None
+        return None
 
     async def pause(self, seconds: float) -> None:
         """Let time pass."""

@@ -286,7 +286,8 @@ function unknown(shop: Shop, status: Code, key: string, id: number, quantity: nu
 
 /** Shows why a call has no outcome. */
 function failed(shop: Shop, error: unknown, more: { key?: string } = {}): number {
-  const fault = error === stop.signal.reason ? new Unreachable(shop.address, "CANCELLED", true) : error;
+  const fault =
+    error === stop.signal.reason ? new Unreachable(shop.address, "CANCELLED", true, reason("CANCELLED")) : error;
   if (!(fault instanceof Fault) || fault instanceof OutcomeUnknown) throw fault;
   const { code: status, message } = fault;
   const [code, outcome] = fault instanceof Refused ? [EXIT.refused, "REFUSED"] : [EXIT.unreachable, "UNREACHABLE"];

@@ -102,6 +102,8 @@ pub struct Settings {
     pub accepts: Vec<Encoding>,
     /// Timeout of calls that set none.
     pub timeout: Option<Duration>,
+    /// `user-agent` of calls, in printable ASCII.
+    pub user_agent: &'static str,
 }
 
 impl Default for Settings {
@@ -136,6 +138,7 @@ impl Default for Settings {
             compression: None,
             accepts: Encoding::BUILT.to_vec(),
             timeout: None,
+            user_agent: concat!("quire-grpc/", env!("CARGO_PKG_VERSION")),
         }
     }
 }

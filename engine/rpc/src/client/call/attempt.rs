@@ -24,8 +24,6 @@ use crate::protocol::{ClientDialect, Put, RequestTerms};
 use crate::status::{Reach, Status};
 use crate::timeout;
 
-const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
-
 /// One attempt of a call.
 pub(crate) struct Attempt {
     pub(crate) number: u64,
@@ -224,7 +222,7 @@ impl<'a> RequestHead<'a> {
         put(b":scheme", if target.is_https { b"https" } else { b"http" }, Indexing::Insert);
         put(b":path", path.as_bytes(), once);
         put(b":authority", target.authority.as_bytes(), Indexing::Insert);
-        put(b"user-agent", USER_AGENT, Indexing::Insert);
+        put(b"user-agent", target.user_agent.as_bytes(), Indexing::Insert);
         attempt.dialect.protocol.put_request(terms, put);
         for field in attempt.metadata.wire() {
             let is_secret = matches!(field.name(), b"authorization" | b"cookie");

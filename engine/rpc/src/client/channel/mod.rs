@@ -205,6 +205,7 @@ impl Builder {
             dial: None,
             turn: AtomicUsize::new(0),
             is_https,
+            user_agent: "",
             #[cfg(feature = "tls")]
             tls: None,
         };
@@ -266,6 +267,7 @@ impl Builder {
         {
             Arc::make_mut(config).alpn_protocols.push(self.settings.http.alpn().to_vec());
         }
+        self.target.user_agent = self.settings.user_agent;
         let settings = Arc::new(self.settings);
         let target = Arc::new(self.target);
         let subchannels = match settings.http {

@@ -106,6 +106,7 @@ pub(crate) struct Target {
     /// Connections made so far, so that each uses the next address.
     pub(crate) turn: AtomicUsize,
     pub(crate) is_https: bool,
+    pub(crate) user_agent: &'static str,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }

@@ -89,6 +89,16 @@ public final class QuireClient implements AutoCloseable {
         new Calls(calls.connections(), calls.options(), calls.timeout(), retries));
   }
 
+  /**
+   * The same client, on the same connections, whose calls belong to a trace: the header {@code
+   * traceparent} of W3C's Trace Context.
+   */
+  public QuireClient withTraceparent(String traceparent) {
+    CallOptions traced = calls.options().withOption(Trace.PARENT, traceparent);
+    return new QuireClient(
+        new Calls(calls.connections(), traced, calls.timeout(), calls.retries()));
+  }
+
   /** The operator's calls, on the same connections. */
   public QuireAdmin admin(String token) {
     return new QuireAdmin(

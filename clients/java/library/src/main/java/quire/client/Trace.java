@@ -1,6 +1,7 @@
 package quire.client;
 
 import io.grpc.Attributes;
+import io.grpc.CallOptions;
 import io.grpc.ClientStreamTracer;
 import io.grpc.Metadata;
 import io.grpc.Status;
@@ -8,6 +9,12 @@ import quire.client.Attempts.Reach;
 
 /** Learns from gRPC how far one attempt came. */
 final class Trace extends ClientStreamTracer {
+  /** The caller's trace, among the options of a call. */
+  static final CallOptions.Key<String> PARENT = CallOptions.Key.create("traceparent");
+
+  private static final Metadata.Key<String> TRACEPARENT =
+      Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
+
   private volatile boolean sent;
   private volatile boolean answered;
 
@@ -16,6 +23,10 @@ final class Trace extends ClientStreamTracer {
     return new Factory() {
       @Override
       public ClientStreamTracer newClientStreamTracer(StreamInfo info, Metadata headers) {
+        String parent = info.getCallOptions().getOption(PARENT);
+        if (parent != null) {
+          headers.put(TRACEPARENT, parent);
+        }
         return Trace.this;
       }
     };

@@ -40,6 +40,8 @@ import quire.client.QuireException;
 import quire.client.RefusedException;
 import quire.client.Topic;
 import quire.client.UnreachableException;
+import quire.connect.Connect;
+import quire.connect.Json;
 
 /** {@code quire-client}: the shopper's commands, one, or those of a prompt or a pipe. */
 @Command(
@@ -263,13 +265,7 @@ public final class Main implements Callable<Integer> {
   private int unknown(Purchase purchase, Status.Code code) {
     List<String> words = new ArrayList<>(List.of("quire-client", "--key", purchase.key()));
     words.addAll(isJson ? List.of("--json") : List.of());
-    if (connect.ca != null) {
-      words.addAll(List.of("--ca", connect.ca.toString()));
-    }
-    if (connect.certificate != null) {
-      words.addAll(List.of("--certificate", connect.certificate.toString()));
-      words.addAll(List.of("--key-file", connect.keyFile.toString()));
-    }
+    words.addAll(connect.files());
     words.addAll(List.of(address, "buy", Integer.toString(purchase.id())));
     words.addAll(purchase.quantity() == 1 ? List.of() : List.of("" + purchase.quantity()));
     String command = words.stream().map(Main::quoted).collect(Collectors.joining(" "));

@@ -29,8 +29,6 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Parameters;
-import quire.cli.Connect;
-import quire.cli.Json;
 import quire.client.Book;
 import quire.client.BuyOutcome;
 import quire.client.CreateOutcome;
@@ -49,6 +47,8 @@ import quire.client.Topic;
 import quire.client.UpdateOutcome;
 import quire.client.WatchEvent;
 import quire.client.Write;
+import quire.connect.Connect;
+import quire.connect.Json;
 
 /** Calls the library as lines of JSON on standard input say, and answers in lines of JSON. */
 @Command(name = "driver")
@@ -109,9 +109,14 @@ public final class Driver implements Callable<Void> {
   private JsonObject answer(JsonObject request) {
     try {
       OptionalLong timeout = number(request, "timeout_ms");
-      return call(
-          timeout.isPresent() ? client.withTimeout(Duration.ofMillis(timeout.getAsLong())) : client,
-          request);
+      QuireClient caller = client;
+      if (timeout.isPresent()) {
+        caller = caller.withTimeout(Duration.ofMillis(timeout.getAsLong()));
+      }
+      if (request.has("traceparent")) {
+        caller = caller.withTraceparent(text(request, "traceparent"));
+      }
+      return call(caller, request);
     } catch (QuireException e) {
       String error =
           e instanceof RefusedException
@@ -156,7 +161,7 @@ public final class Driver implements Callable<Void> {
             ? Json.object("version", updated.version())
             : Json.object("outcome", name(update));
       }
-      case "retrieve" -> {
+      case "get" -> {
         Entry entry = got(client.getAsync(bytes(request, "key"))).orElse(null);
         if (entry == null) {
           yield Json.object("outcome", "no_such_key");

@@ -1,9 +1,14 @@
-package quire.cli;
+package quire.connect;
 
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ScopeType;
@@ -96,6 +101,18 @@ public final class Connect {
     }
     QuireClient client = builder.build().withRetries(retries);
     return timeout == null ? client : client.withTimeout(timeout);
+  }
+
+  /** The files of certificates and keys, each behind its flag. */
+  public List<String> files() {
+    Map<String, Path> files = new LinkedHashMap<>();
+    files.put("--ca", ca);
+    files.put("--certificate", certificate);
+    files.put("--key-file", keyFile);
+    files.values().removeIf(Objects::isNull);
+    return files.entrySet().stream()
+        .flatMap(file -> Stream.of(file.getKey(), file.getValue().toString()))
+        .toList();
   }
 
   private static final class Time implements ITypeConverter<Duration> {

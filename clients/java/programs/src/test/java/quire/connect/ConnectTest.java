@@ -1,4 +1,4 @@
-package quire.cli;
+package quire.connect;
 
 import static org.junit.jupiter.api.Assertions.assertThrows;
 

@@ -1,4 +1,4 @@
-package quire.cli;
+package quire.connect;
 
 import com.google.gson.FieldNamingPolicy;
 import com.google.gson.Gson;
