@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients dist test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients dist test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -114,7 +114,7 @@ check: ## formatting, lints and links
 	done
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p server --no-default-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc -p quire-rpc -p quire-rpc-build -p quire-http2 --all-features --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc -p quire-client -p quire-rpc -p quire-rpc-build -p quire-http2 --all-features --no-deps
 	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
@@ -123,6 +123,9 @@ clients: $(CLIENTS) ## build the clients in six languages into target/clients
 
 $(CLIENTS): client-%:
 	$(MAKE) -C clients/$* build
+
+docs: ## the pages of reference of the clients' libraries, into target/clients; a warning fails
+	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language docs || exit 1; done
 
 dist: ## what users of the clients install, with sums, into target/dist
 	mkdir -p target/dist && cd target/dist && rm -f *.crate *.jar *.pom *.tar.gz *.tgz *.whl
