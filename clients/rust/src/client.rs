@@ -70,7 +70,7 @@ impl Client {
 
     /// Returns a clone whose calls belong to a trace: the header `traceparent` of W3C's Trace Context.
     pub fn with_traceparent(&self, traceparent: &str) -> Result<Self, Error> {
-        let lanes = self.lanes.with("the traceparent", "traceparent", traceparent.to_owned())?;
+        let lanes = self.lanes.with("the traceparent", "traceparent", traceparent)?;
         Ok(Self { lanes: Arc::new(lanes), ..self.clone() })
     }
 

@@ -63,16 +63,16 @@ impl Lanes {
 
     /// Clones the connections with a token for their calls.
     pub(crate) fn with_token(&self, token: &str) -> Result<Self, Error> {
-        self.with("the token", "authorization", format!("Bearer {token}"))
+        self.with("the token", "authorization", &format!("Bearer {token}"))
     }
 
     /// Clones the connections with a field of metadata for their calls.
-    pub(crate) fn with(&self, what: &str, name: &'static str, value: String) -> Result<Self, Error> {
+    pub(crate) fn with(&self, what: &str, name: &'static str, value: &str) -> Result<Self, Error> {
         if value.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
             return Err(Error::argument(format!("{what} has characters that cannot be sent")));
         }
         let with_field = |lane: &Lane| {
-            let value = value.clone();
+            let value = value.to_owned();
             lane.channel.intercepted(move |_: &str, request: &mut Request<()>| {
                 // Its characters were checked.
                 let _ = request.metadata_mut().insert(name, &value);

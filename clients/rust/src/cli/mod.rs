@@ -56,20 +56,20 @@ fn start(program: &'static str, words: impl IntoIterator<Item = OsString>) -> Re
     };
     match command {
         Some(command) => Ok(perform(&calls, &runtime, &command)),
-        None => prompt(Rc::new(calls), runtime, &line).map_err(|error| error.to_string()),
+        None => prompt(&Rc::new(calls), &runtime, &line).map_err(|error| error.to_string()),
     }
 }
 
 /// Reads commands until `exit`; the exit code is the worst of theirs.
-fn prompt(calls: Rc<Calls>, runtime: Handle, line: &clap::Command) -> std::io::Result<Exit> {
+fn prompt(calls: &Rc<Calls>, runtime: &Handle, line: &clap::Command) -> std::io::Result<Exit> {
     let names = line.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let (asked, asking) = (Rc::clone(&calls), runtime.clone());
+    let (asked, asking) = (Rc::clone(calls), runtime.clone());
     let complete = move |command: &str, typed: &str| asking.block_on(asked.complete(command, typed));
     let mut shell = Shell::open("quire client> ", names, "client", Box::new(complete))?;
     let run = |words: Result<Vec<String>, String>| {
         let exit = match words.and_then(parse) {
             Ok(Command::Exit) => return Next::Leave,
-            Ok(command) => perform(&calls, &runtime, &command),
+            Ok(command) => perform(calls, runtime, &command),
             Err(reason) => {
                 complain(&screen::line(&reason));
                 Exit::Usage
