@@ -55,6 +55,8 @@ pub struct Settings {
     pub page_cache_bytes: usize,
     /// Books per transaction of a restock, so that purchases wait for a part of it only.
     pub restock_slice: usize,
+    /// Lost entries without which the file is used all the same; a refused start names the number.
+    pub accept_loss: Option<u64>,
     /// Unindexed idempotency keys held in memory before they are moved to the index.
     pub keys_in_memory: usize,
     /// Limits of the store and of one request.
@@ -101,6 +103,10 @@ impl hosting::Settings for Settings {
             "ledger.commit",
             "`group`: one transaction for all waiting purchases; `each`: one for every purchase, by a pool of connections, to compare with",
         ),
+        (
+            "ledger.accept_loss",
+            "start on the file `bookstore.db` although exactly so many entries of its log are lost, as a refused start says ([durability.md](durability.md))",
+        ),
         ("ledger.batch_max", "purchases in one transaction"),
         ("ledger.pool", "connections that write with `ledger.commit=each`"),
         ("catalogue.reads", "`database`: a query for every read, to compare with"),
@@ -136,6 +142,7 @@ impl hosting::Settings for Settings {
             busy_timeout: Duration::from_secs(5),
             lock_wait: Duration::from_millis(100),
             page_cache_bytes: 64 << 20,
+            accept_loss: from.whole_if_set("ledger.accept_loss")?,
             restock_slice: 4096,
             keys_in_memory: 1 << 19,
             limits: Limits {

@@ -321,6 +321,13 @@ impl<'a> Reader<'a> {
         fitting(value, &bounds).ok_or_else(|| self.refuse(key, value, want))
     }
 
+    /// A whole number without a default.
+    pub fn whole_if_set(&mut self, key: &'static str) -> Result<Option<u64>, Refused> {
+        self.declare(key, "whole number");
+        let parse = |given: &Given| given.text.trim().parse().map(Some).map_err(|_| "a whole number".to_owned());
+        self.read(key, None, parse, |value: &Option<u64>| value.map(|value| value.to_string()))
+    }
+
     /// As [`Reader::whole`] with 0, the default, for the number of cores.
     pub fn cores(&mut self, key: &'static str) -> Result<usize, Refused> {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -101,6 +101,9 @@ pub(crate) struct ServeArgs {
     /// Run only these services, with commas between: bookstore, kv, records, rpcgame, tasks, web
     #[arg(long, value_name = "SERVICES", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Start although exactly so many entries of the bookstore's log are lost, as a refused start says
+    #[arg(long, value_name = "ENTRIES")]
+    pub accept_loss: Option<u64>,
     /// Print the effective configuration and the source of each value, as `quire config show`, and stop
     #[arg(long)]
     pub print_config: bool,
@@ -116,6 +119,7 @@ impl ServeArgs {
             ("--records-csv", "records.csv", records_csv),
             ("--log-level", "log.level", self.log_level.clone()),
             ("--log-format", "log.format", self.log_format.clone()),
+            ("--accept-loss", "ledger.accept_loss", self.accept_loss.map(|entries| entries.to_string())),
             ("--once", "rpcgame.once", self.once.then(|| "true".to_owned())),
         ];
         let flags = flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?)));

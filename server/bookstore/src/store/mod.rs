@@ -7,6 +7,7 @@
 mod facts;
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a shared database needs all of it"))]
 mod interface;
+mod leaf;
 mod migrate;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -28,7 +29,7 @@ pub use postgres::DatabaseError;
 pub(crate) use postgres::{Importer, open_shared};
 #[cfg(feature = "postgres")]
 pub use postgres::{SchemaError, TargetError};
-pub use sqlite::{Contents, CopyError, OpenError, VERSION, contents, copy};
+pub use sqlite::{Contents, CopyError, Loss, OpenError, VERSION, contents, copy};
 pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};
 pub(crate) use sums::Count;
 pub use sums::Sums;

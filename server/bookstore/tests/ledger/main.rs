@@ -3,6 +3,7 @@
 
 #[cfg(feature = "postgres")]
 mod crashes;
+mod damage;
 #[cfg(feature = "postgres")]
 mod database;
 mod foreign;

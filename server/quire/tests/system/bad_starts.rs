@@ -130,12 +130,16 @@ fn a_log_whose_numbers_are_impossible_is_refused() {
 }
 
 #[test]
-fn rows_that_the_log_lacks_are_named_by_a_server_that_starts() {
+fn rows_that_the_log_lacks_are_named_and_their_loss_can_be_accepted() {
     let folder = folder();
     Server::start(folder.path()).stop();
     let file = Connection::open(database(folder.path())).expect("the file opens");
     file.execute_batch("DELETE FROM entry WHERE number = 2").expect("a row can go");
-    let mut server = Server::start(folder.path());
+    refuses_data(
+        folder.path(),
+        "the log of data/bookstore.db has lost an entry that was acknowledged, number 2: the file or its WAL was damaged, cut or replaced by an older one; restore a backup into a new folder with `quire restore` and keep this one, which the server has left as it was, or go on with what the log holds by `quire serve --accept-loss 1`",
+    );
+    let mut server = Start::default().flag("--accept-loss=1").serve(folder.path());
     let said = server.log.until("to the books' stock");
     assert!(said.contains("1 row is missing from the log: number 2. Put them back from a backup"), "{said}");
     assert!(said.contains("book 12498 has 1000 copies and by the log 0"), "{said}");

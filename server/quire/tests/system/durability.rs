@@ -21,6 +21,7 @@ use crate::common::{
     store::{BOOK, BOOKS, folder, one},
 };
 
+/// Kills and starts; as many as `KILL_ROUNDS` says, if it is set.
 const ROUNDS: u32 = 10;
 const BUYERS: usize = 48;
 const CONNECTIONS: usize = 4;
@@ -95,11 +96,12 @@ async fn round(server: &mut Server) -> Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_has_lost_nothing_it_acknowledged() {
+    let rounds = std::env::var("KILL_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().expect("a number"));
     let folder = folder();
     let start = Start::default();
     let mut server = start.serve(folder.path());
     let (mut answered, mut retried) = (Vec::new(), 0);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let told = round(&mut server).await;
         server = start.serve(folder.path());
         let shop = server.shop();
@@ -122,7 +124,7 @@ async fn a_killed_server_has_lost_nothing_it_acknowledged() {
     let bought = answered.iter().filter(|(_, reply)| reply.success).count();
     let refused = answered.iter().filter(|(wish, reply)| !reply.success && !wish.idempotency_key.is_empty()).count();
     eprintln!(
-        "{ROUNDS} kills, {} answers, {bought} purchases, {refused} refused keys, {retried} found done by their retry",
+        "{rounds} kills, {} answers, {bought} purchases, {refused} refused keys, {retried} found done by their retry",
         answered.len()
     );
     assert!(bought > 1000 && refused > 100, "the load was one: {bought} bought, {refused} refused");
@@ -149,7 +151,7 @@ async fn no_other_user_can_read_what_a_store_writes() {
     let mut seen = Vec::new();
     walk(&folder.path().join("data"), &mut seen);
     let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    for wanted in ["bookstore.db", "bookstore.db-wal", "bookstore.db-shm", "kv", "kv.address"] {
+    for wanted in ["bookstore.db", "bookstore.db-wal", "bookstore.db-shm", "bookstore.db-head", "kv", "kv.address"] {
         assert!(seen.iter().any(|(path, _)| name(path) == wanted), "{wanted} in {seen:?}");
     }
     assert!(seen.iter().all(|(_, mode)| mode % 0o100 == 0), "{seen:?}");

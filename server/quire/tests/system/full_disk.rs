@@ -105,7 +105,7 @@ async fn a_full_disk_is_told_and_purchases_go_on_once_there_is_room() {
     let Some(disk) = SmallDisk::mount(24) else { return };
     let server = Server::start(disk.path());
     let filler = disk.path().join("filler");
-    fs::write(&filler, vec![1; 20 << 20]).expect("there is room for the filler");
+    fs::write(&filler, vec![1; 22 << 20]).expect("there is room for the filler");
     recovers(server, || fs::remove_file(filler).expect("the filler can go")).await;
 }
 

@@ -23,7 +23,7 @@ use crate::common::{
     store::{database, folder_with, keyed},
 };
 
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 8;
 const BUYERS: u64 = 48;
 /// So many, with titles so long, that each purchase changes a page of its own, and some hundred commits fill the WAL up
 /// to its next checkpoint.
@@ -94,10 +94,11 @@ impl Plan {
     fn new(random: &mut Xoshiro256PlusPlus, round: u64) -> Self {
         let (skip, keep) = (random.next_u32() % 40, [0, 50][(random.next_u32() % 2) as usize]);
         let log = Self { suffix: "bookstore.db-wal", skip, count: 1, keep, readers: true, killed_first: true };
-        match round % 3 {
+        match round % 4 {
             // The second failure hits the checkpoint at which the ledger closes the file.
             0 => Self { count: 2, readers: false, killed_first: false, ..log },
             1 => log,
+            2 => Self { suffix: "bookstore.db-head", killed_first: random.next_u32().is_multiple_of(2), ..log },
             _ => Self { suffix: "bookstore.db", skip: 0, killed_first: random.next_u32().is_multiple_of(2), ..log },
         }
     }

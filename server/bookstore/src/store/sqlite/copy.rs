@@ -11,12 +11,14 @@ use std::{
 use rusqlite::{
     Connection, ErrorCode, OpenFlags,
     backup::{Backup, StepResult},
+    config::DbConfig,
 };
 
 use super::{
     super::{interface::code, sums::Sums},
-    errors::reason,
-    open::{OpenError, Role, check, open},
+    check::{check_frozen, checked_snapshot, forget_head},
+    errors::{OpenError, reason},
+    open::{Role, check, open},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
     schema,
 };
@@ -95,29 +97,30 @@ pub fn copy(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), CopyError> {
     let from = reader(source, settings)?;
+    // Inside a transaction the source does not change, however long the copy takes, so that it need not start over.
+    // Writers continue; only the WAL cannot be emptied meanwhile.
+    let moment = checked_snapshot(&from, source)?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
     let made = made.map_err(|reason| CopyError::Make { path: target.to_owned(), reason })?;
-    copy_pages(&from, target, progress)
+    copy_pages(&moment, target, progress)
         .map_err(|error| CopyError::Copy { path: target.to_owned(), reason: reason(&error) })?;
     made.sync_all().map_err(|reason| CopyError::Make { path: target.to_owned(), reason })
 }
 
-fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
-    // A stepwise copy starts over if another process commits between steps. Inside a transaction the source does not
-    // change, however long the copy takes. Writers continue; only the WAL cannot be emptied meanwhile.
-    let moment = from.unchecked_transaction()?;
-    moment.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+fn copy_pages(moment: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
     let mut to = Connection::open(target)?;
     // The caller flushes the file once, and deletes an unfinished copy.
     to.pragma_update(None, "journal_mode", "OFF")?;
     to.pragma_update(None, "synchronous", "OFF")?;
-    let copying = Backup::new(&moment, &mut to)?;
+    let copying = Backup::new(moment, &mut to)?;
     while copying.step(PAGES_AT_ONCE)? != StepResult::Done {
         let at = copying.progress();
         let pages = |count: i32| u64::try_from(count).unwrap_or(0);
         progress(pages(at.pagecount - at.remaining), pages(at.pagecount));
     }
     drop(copying);
+    // A restored copy is another log, and gets a head of its own.
+    forget_head(&to)?;
     to.close().map_err(|(_, reason)| reason)
 }
 
@@ -172,11 +175,15 @@ impl Frozen {
         };
         let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, access).map_err(failed)?;
+        // A file that is refused stays as it is.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
         // Before any read: a connection that already has the WAL open does not lock the whole file.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
         check(&connection, path).map_err(FreezeError::Open)?;
+        check_frozen(&connection, path).map_err(FreezeError::Open)?;
         connection.execute_batch("COMMIT").map_err(failed)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
         // No other program can come between: the lock on the file stays.
         if schema::identity(&connection).map_err(failed)?.version < schema::VERSION {
             schema::migrate(&mut connection, |_| Ok(())).map_err(failed)?;
@@ -234,7 +241,7 @@ mod tests {
 
     use super::{
         super::open::{Role, open},
-        Frozen, contents, copy,
+        FreezeError, Frozen, contents, copy,
     };
     use crate::settings::Settings;
 
@@ -283,12 +290,25 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_has_lost_entries_is_not_frozen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let file = open(&path, Role::Owner, &Settings::default()).unwrap().connection;
+        drop(Frozen::open(&path).err().expect("it is in use"));
+        file.execute("DELETE FROM entry WHERE number = 3", ()).unwrap();
+        drop(file);
+        let Err(FreezeError::Open(error)) = Frozen::open(&path) else { panic!("it is refused") };
+        assert!(error.to_string().contains("has lost an entry that was acknowledged, number 3:"), "{error}");
+    }
+
+    #[test]
     fn a_file_of_an_older_release_is_read_as_a_current_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let older = open(&path, Role::Owner, &Settings::default()).unwrap().connection;
         let back = "DROP TRIGGER book_listed; ALTER TABLE book DROP COLUMN listed; ALTER TABLE entry DROP COLUMN actor; \
-            ALTER TABLE entry DROP COLUMN key_owner; PRAGMA user_version = 1";
+            ALTER TABLE entry DROP COLUMN key_owner; DELETE FROM meta WHERE name = 'log_id'; \
+            PRAGMA user_version = 1";
         older.execute_batch(back).unwrap();
         older.close().unwrap();
         let (frozen, mut entries) = (Frozen::open(&path).unwrap(), 0);

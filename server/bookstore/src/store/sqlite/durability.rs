@@ -22,7 +22,9 @@ use rusqlite::ffi;
 
 use super::{
     super::interface::Broken,
+    check::bring_up,
     errors::reason,
+    inspect::NUMBER_MAX,
     state::{Shared, State},
     writer::Writer,
 };
@@ -131,12 +133,27 @@ pub(super) fn repair(shared: &Shared, writer: &Writer) -> Result<(), Broken> {
     Ok(())
 }
 
-/// After a failure: rereads the file's state.
-pub(super) fn read_back(shared: &Shared, writer: &Writer) -> rusqlite::Result<()> {
-    writer.begin_read()?;
+/// After a failure: rereads the file's state, checks that the log still holds what was acknowledged, and writes its head.
+pub(super) fn read_back(shared: &Shared, writer: &Writer) -> Result<(), Broken> {
+    let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    writer.begin()?;
     let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-    *state = State::load(writer, &shared.shelf, &shared.settings)?;
+    let (file, known) = (writer.file(), state.tree.frontier());
+    let tree = state.tree.again(file)?;
+    if tree.root_at(file, known.size())? != Some(known.root()) {
+        let reason = "its log does not hold all that was acknowledged; restore the files from a backup";
+        return Err(Broken(reason.to_owned()));
+    }
+    *state = State::load(writer, &shared.shelf, &shared.settings, tree)?;
     shared.last_number.send_replace(state.last_number);
-    drop(state);
-    writer.rollback()
+    if state.tree.has_new_gaps() {
+        // Before a head counts them.
+        state.tree.write_gaps(file)?;
+        writer.commit()?;
+        state.tree.gaps_committed();
+    } else if state.last_number <= NUMBER_MAX {
+        let mut head = shared.head.lock().unwrap_or_else(PoisonError::into_inner);
+        bring_up(&mut head, file, &state.tree)?;
+    }
+    Ok(writer.rollback()?)
 }

@@ -1,13 +1,154 @@
 //! `SQLite`'s errors: for operators the problem and its remedy in one line, for callers a fault.
 
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
 use commit::Moved;
 use rusqlite::{Error, ErrorCode};
 
-use super::super::interface::{Broken, TransactionError};
+use super::{
+    super::interface::{Broken, TransactionError},
+    head::head_path,
+    inspect::NUMBER_MAX,
+    loss::Loss,
+};
 use crate::fault::{Fault, Unavailable};
 
 /// Remedy for a file with wrong contents.
 const RESTORE: &str = "restore the file from a backup";
+
+/// Reason why a file cannot be used. Each message names the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder cannot be created.
+    #[error("cannot make the folder {path}: {reason}; name one that can be written with --data")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// Not a `SQLite` database.
+    #[error("{0} is not an SQLite database; move it away or name another folder with --data")]
+    NotADatabase(PathBuf),
+    /// A database of another program.
+    #[error("{0} is an SQLite database of another program; name another folder with --data")]
+    Foreign(PathBuf),
+    /// Written by a later release.
+    #[error("{path} has schema version {found}, and this program knows versions up to {known}; use a newer quire")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// This program's version.
+        known: i64,
+    },
+    /// No permission to write.
+    #[error("{0} cannot be written; make the file and its folder writable or name another folder with --data")]
+    ReadOnly(PathBuf),
+    /// It is marked as a store, but lacks its tables.
+    #[error(
+        "{0} has the mark of a store, but not its tables; restore it from a backup or name another folder with --data"
+    )]
+    Damaged(PathBuf),
+    /// Its log cannot be continued.
+    #[error(
+        "the log of {path} has an entry with the number {number}, and its numbers must be from 1 to {last}; if another program wrote that row, delete it, else start with a new file and import the catalogue into it",
+        last = NUMBER_MAX
+    )]
+    Numbers {
+        /// The file.
+        path: PathBuf,
+        /// The number out of range.
+        number: i64,
+    },
+    /// Entries that were acknowledged are lost, or may be.
+    #[error(transparent)]
+    Lost(Loss),
+    /// The system cannot use its head.
+    #[error(
+        "cannot use {path}, which shows whether entries of the log are lost: {reason}; repair the disk or make room"
+    )]
+    Head {
+        /// The head.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// The system cannot write its WAL.
+    #[error("cannot write the log beside {path}: {reason}; repair the disk or make room")]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// Anything else.
+    #[error("cannot use {path}: {reason}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// The error and its remedy.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn from_sqlite(path: &Path, reason: &Error) -> Self {
+        let path = path.to_owned();
+        match reason.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
+            Some(ErrorCode::CannotOpen) if not_writable(&path) => Self::ReadOnly(path),
+            _ => Self::Other { path, reason: self::reason(reason) },
+        }
+    }
+}
+
+impl From<OpenError> for Broken {
+    fn from(error: OpenError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// True if permissions prevent opening the file, which `SQLite` does not report.
+fn not_writable(path: &Path) -> bool {
+    let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
+    opened.is_err_and(|reason| {
+        matches!(reason.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    })
+}
+
+/// Failure to write the head.
+#[derive(Debug)]
+pub(super) enum HeadFailure {
+    Database(Error),
+    File(io::Error),
+}
+
+impl HeadFailure {
+    pub(super) fn of(self, path: &Path) -> OpenError {
+        match self {
+            Self::Database(reason) => OpenError::from_sqlite(path, &reason),
+            Self::File(reason) => OpenError::Head { path: head_path(path), reason },
+        }
+    }
+}
+
+impl From<io::Error> for HeadFailure {
+    fn from(reason: io::Error) -> Self {
+        Self::File(reason)
+    }
+}
+
+impl From<Error> for HeadFailure {
+    fn from(reason: Error) -> Self {
+        Self::Database(reason)
+    }
+}
 
 /// One line, to follow the file's name and a colon.
 pub(crate) fn reason(error: &Error) -> String {
@@ -65,6 +206,30 @@ impl From<Moved> for Broken {
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
         Self(reason(&error))
+    }
+}
+
+impl From<HeadFailure> for Broken {
+    fn from(failure: HeadFailure) -> Self {
+        match failure {
+            HeadFailure::Database(error) => error.into(),
+            HeadFailure::File(error) => head(&error),
+        }
+    }
+}
+
+/// The reason for a head that cannot be written.
+pub(super) fn head(error: &io::Error) -> Broken {
+    Broken(format!("the head of its log cannot be written ({error}); repair the disk or make room"))
+}
+
+/// Converts an error of the head before COMMIT.
+pub(super) fn head_before_commit(failure: HeadFailure) -> TransactionError {
+    match failure {
+        HeadFailure::Database(error) => before_commit(error),
+        HeadFailure::File(error) => {
+            TransactionError::Undone(Fault::Failed("the disk cannot be written".to_owned()), head(&error))
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Checks a file's log when a server starts: missing rows, and books that differ from the log.
 //!
-//! The server starts in any case. Only the books determine what may be sold, so a missing row causes no wrong sale, and
-//! rows can be restored from a backup while the server runs. Until then the proof of those purchases is missing, and so
-//! are their keys: a retry of one may be charged again.
+//! A server that comes to this check starts: the loss was accepted, or is from before the log had a head. Only the books
+//! determine what may be sold, so a missing row causes no wrong sale, and rows can be restored from a backup while the
+//! server runs. Until then the proof of those purchases is missing, and so are their keys: a retry of one may be charged
+//! again.
 
 use rusqlite::Connection;
 

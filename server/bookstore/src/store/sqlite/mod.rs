@@ -1,11 +1,14 @@
 //! The bookstore's file: one `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on
 //! disk (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
+mod check;
 mod copy;
 mod durability;
 mod errors;
+mod head;
 mod inspect;
 mod keys;
+mod loss;
 mod open;
 mod read;
 mod rows;
@@ -13,12 +16,14 @@ mod schema;
 mod state;
 mod store;
 mod transaction;
+mod tree;
 mod writer;
 
 pub use copy::{Contents, CopyError, contents, copy};
 pub(crate) use copy::{FreezeError, Frozen, reader};
+pub use errors::OpenError;
 pub(crate) use errors::reason;
-pub use open::OpenError;
+pub use loss::Loss;
 pub(crate) use open::{Role, open};
 pub(crate) use rows::{each_book, insert_books};
 pub use schema::VERSION;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -10,12 +10,13 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
-    super::interface::Broken,
+    check,
     durability::{WAL_PAGES, rewrite_log},
-    errors::reason as reason_of,
-    inspect::{NUMBER_MAX, impossible_numbers},
+    errors::OpenError,
+    head::Head,
     rows::insert_books,
     schema,
+    tree::LogTree,
 };
 use crate::{domain::NewBook, sample, settings::Settings};
 
@@ -35,107 +36,22 @@ pub(crate) enum Role {
 }
 
 /// An open file.
-#[derive(Debug)]
 pub(crate) struct OpenFile {
     /// The connection.
-    pub connection: Connection,
+    pub(crate) connection: Connection,
     /// True if this call created the file.
-    pub created: bool,
-}
-
-/// Reason why a file cannot be used. Each message names the remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The folder cannot be created.
-    #[error("cannot make the folder {path}: {reason}; name one that can be written with --data")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
-    /// Not a `SQLite` database.
-    #[error("{0} is not an SQLite database; move it away or name another folder with --data")]
-    NotADatabase(PathBuf),
-    /// A database of another program.
-    #[error("{0} is an SQLite database of another program; name another folder with --data")]
-    Foreign(PathBuf),
-    /// Written by a later release.
-    #[error("{path} has schema version {found}, and this program knows versions up to {known}; use a newer quire")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-        /// This program's version.
-        known: i64,
-    },
-    /// No permission to write.
-    #[error("{0} cannot be written; make the file and its folder writable or name another folder with --data")]
-    ReadOnly(PathBuf),
-    /// It is marked as a store, but lacks its tables.
-    #[error(
-        "{0} has the mark of a store, but not its tables; restore it from a backup or name another folder with --data"
-    )]
-    Damaged(PathBuf),
-    /// Its log cannot be continued.
-    #[error(
-        "the log of {path} has an entry with the number {number}, and its numbers must be from 1 to {last}; if another program wrote that row, delete it, else start with a new file and import the catalogue into it",
-        last = NUMBER_MAX
-    )]
-    Numbers {
-        /// The file.
-        path: PathBuf,
-        /// The number out of range.
-        number: i64,
-    },
-    /// The system cannot write its WAL.
-    #[error("cannot write the log beside {path}: {reason}; repair the disk or make room")]
-    Log {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
-    /// Anything else.
-    #[error("cannot use {path}: {reason}")]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// The error and its remedy.
-        reason: String,
-    },
-}
-
-impl OpenError {
-    pub(crate) fn from_sqlite(path: &Path, reason: &rusqlite::Error) -> Self {
-        let path = path.to_owned();
-        match reason.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
-            Some(ErrorCode::CannotOpen) if not_writable(&path) => Self::ReadOnly(path),
-            _ => Self::Other { path, reason: reason_of(reason) },
-        }
-    }
-}
-
-impl From<OpenError> for Broken {
-    fn from(error: OpenError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-/// True if permissions prevent opening the file, which `SQLite` does not report.
-fn not_writable(path: &Path) -> bool {
-    let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
-    opened.is_err_and(|reason| {
-        matches!(reason.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
-    })
+    pub(super) created: bool,
+    /// For an owner or importer: the head of the log, and the tree over it.
+    pub(super) head: Option<(Head, LogTree)>,
 }
 
 pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenFile, OpenError> {
-    if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
+    let owns = matches!(role, Role::Owner | Role::Importer);
+    if let Some(folder) = path.parent().filter(|_| owns) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
+    }
+    if owns && !path.exists() {
+        check::check_absent(path, settings.accept_loss)?;
     }
     let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     let access = match role {
@@ -146,12 +62,15 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenF
     // No mutex: one thread at a time uses each connection, which Rust checks.
     let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sqlite)?;
     connection.busy_timeout(settings.busy_timeout).map_err(sqlite)?;
+    // A file that is refused stays as it is: without a checkpoint of a WAL that may be damaged.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, owns).map_err(sqlite)?;
     check(&connection, path)?;
-    let mut created = false;
+    let (mut created, mut head) = (false, None);
     if role != Role::Reader {
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
             return Err(OpenError::ReadOnly(path.to_owned()));
         }
+        let checked = if owns { Some(check::check(&connection, path, settings.accept_loss)?) } else { None };
         configure(&connection, settings).map_err(sqlite)?;
         let first = match role {
             Role::Owner => Some(sample::books().collect()),
@@ -161,6 +80,11 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenF
         if let Some(first) = first {
             created = own(&mut connection, path, first)?;
         }
+        if let Some(checked) = checked {
+            head = Some(check::establish(&mut connection, path, checked)?);
+            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
+        }
     }
     if role == Role::Ledger {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(sqlite)?;
@@ -168,7 +92,7 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<OpenF
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     }
     connection.set_prepared_statement_cache_capacity(64);
-    Ok(OpenFile { connection, created })
+    Ok(OpenFile { connection, created, head })
 }
 
 /// Makes the file's visible contents durable, because an earlier process may have ended before repairing a failed
@@ -178,12 +102,7 @@ fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
     rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
     connection.execute_batch("COMMIT").map_err(sqlite)?;
-    let created = schema::migrate(connection, |file| insert_books(file, first)).map_err(sqlite)?;
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
-    match impossible_numbers(connection).map_err(sqlite)? {
-        None => Ok(created),
-        Some(number) => Err(OpenError::Numbers { path: path.to_owned(), number }),
-    }
+    schema::migrate(connection, |file| insert_books(file, first)).map_err(sqlite)
 }
 
 /// Refuses other programs' files before anything is written.

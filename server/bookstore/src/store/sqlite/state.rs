@@ -10,7 +10,7 @@ use std::{
 use commit::{FileIdentity, Moved};
 use tokio::sync::watch;
 
-use super::{keys::Keys, writer::Writer};
+use super::{head::Head, keys::Keys, tree::LogTree, writer::Writer};
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     metrics::Metrics,
@@ -21,11 +21,20 @@ use crate::{
 pub(super) struct State {
     pub(super) last_number: i64,
     pub(super) keys: Keys,
+    /// Over the entries up to `last_number`.
+    pub(super) tree: LogTree,
+    /// Size of the tree at the newest base.
+    pub(super) base: u64,
 }
 
 impl State {
-    /// Reads everything and publishes it.
-    pub(super) fn load(writer: &Writer, shelf: &Shelf, settings: &Settings) -> rusqlite::Result<Self> {
+    /// Reads everything and publishes it. `tree` is over a part of the log.
+    pub(super) fn load(
+        writer: &Writer,
+        shelf: &Shelf,
+        settings: &Settings,
+        mut tree: LogTree,
+    ) -> rusqlite::Result<Self> {
         let mut topics = HashSet::<Arc<str>>::new();
         let mut books = Vec::new();
         writer.each_book(|book| {
@@ -34,10 +43,12 @@ impl State {
             books.push(Arc::new(Book::new(book, topic)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
+        tree.extend(writer.file(), i64::MAX)?;
         // A number in the index is not reused, even if its row is missing.
-        let last_number = writer.last_number()?.max(keys.indexed_up_to());
+        tree.skip_to(keys.indexed_up_to());
+        let base = LogTree::at_base(writer.file(), u64::MAX)?.frontier().size();
         shelf.replace(Catalogue::from_ordered(books));
-        Ok(Self { last_number, keys })
+        Ok(Self { last_number: tree.last(), keys, tree, base })
     }
 }
 
@@ -50,6 +61,9 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) shelf: Arc<Shelf>,
     pub(super) state: Mutex<State>,
+    /// Used by the thread with a transaction, or with nothing to do.
+    pub(super) head: Mutex<Head>,
+    pub(super) head_file: FileIdentity,
     /// Held by the thread with a transaction. Its value is the last time a thread gave up waiting for the file's write
     /// lock.
     pub(super) turn: Mutex<Option<Instant>>,
@@ -64,15 +78,17 @@ impl Shared {
     /// Fails unless the file that was opened at the start is in its place, and with it what belongs to it.
     pub(super) fn check_before_opening(&self) -> Result<(), Moved> {
         self.file.check()?;
+        self.head_file.check()?;
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.as_ref().map_or(Ok(()), FileIdentity::check)?;
         *missing = None;
         Ok(())
     }
 
-    /// Fails if the file or its WAL is not in its place any more. What was committed there may be lost.
+    /// Fails if the file, its head or its WAL is not in its place any more. What was committed there may be lost.
     pub(super) fn check(&self, wal: Option<&FileIdentity>) -> Result<(), Moved> {
         self.file.check()?;
+        self.head_file.check()?;
         let Some(wal) = wal else { return Ok(()) };
         wal.check().inspect_err(|_| {
             *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal.clone());

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use super::{
     super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, Store, Which},
-    open::{OpenError, Role, open},
+    errors::OpenError,
+    open::{Role, open},
     read::Readers,
     state::{Shared, State},
     transaction::SqliteConnection,
@@ -46,6 +47,8 @@ impl SqliteStore {
     ) -> Result<Self, OpenError> {
         let failed = |reason| OpenError::from_sqlite(path, &reason);
         let opened = open(path, Role::Owner, &settings)?;
+        let unusable = |reason: String| OpenError::Other { path: path.to_owned(), reason };
+        let (head, tree) = opened.head.ok_or_else(|| unusable("it was opened without its head".to_owned()))?;
         if opened.created {
             tracing::info!(path = %path.display(), "created a store with the sample catalogue");
         }
@@ -54,10 +57,9 @@ impl SqliteStore {
         for wrong in writer.inspect().map_err(failed)? {
             tracing::error!(path = %path.display(), "{wrong}");
         }
-        let state = State::load(&writer, &shelf, &settings).map_err(failed)?;
+        let state = State::load(&writer, &shelf, &settings, tree).map_err(failed)?;
         drop(writer);
-        let file = FileIdentity::of(path)
-            .map_err(|reason| OpenError::Other { path: path.to_owned(), reason: reason.to_string() })?;
+        let file = FileIdentity::of(path).map_err(|reason| unusable(reason.to_string()))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let shared = Shared {
             path: path.to_owned(),
@@ -67,6 +69,8 @@ impl SqliteStore {
             shelf,
             last_number: watch::Sender::new(state.last_number),
             state: Mutex::new(state),
+            head_file: head.identity().clone(),
+            head: Mutex::new(head),
             turn: Mutex::default(),
             lost_pages: AtomicBool::new(false),
             metrics,

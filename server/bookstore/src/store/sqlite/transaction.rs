@@ -15,15 +15,18 @@ use super::{
         facts::{BookFacts, Facts, Wanted},
         interface::{Broken, Changes, LedgerConnection, LedgerTransaction, TransactionError, TransactionId},
     },
+    check::prepare,
     durability::{self, Checkpoints},
-    errors::{before_commit, in_doubt, not_begun},
+    errors::{before_commit, head, head_before_commit, in_doubt, not_begun},
+    head::Head,
     inspect::NUMBER_MAX,
     state::{Shared, State},
+    tree::{BASE_EVERY, LogTree},
     writer::Writer,
 };
 use crate::{
     catalogue::Book,
-    domain::{BookId, NewBook},
+    domain::{BookId, Entry, NewBook},
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -53,12 +56,12 @@ impl LedgerConnection for SqliteConnection<'_> {
             // Another thread has just waited for the full timeout.
             return Err(TransactionError::Refused(Fault::Unavailable(Unavailable::Locked)));
         }
-        Ok(Box::new(SqliteTransaction { connection: self, turn, state: None, is_stale: false }))
+        Ok(Box::new(SqliteTransaction { connection: self, turn, state: None, next: None, is_stale: false }))
     }
 
     fn read_back(&mut self) -> Result<(), Broken> {
         durability::repair(self.shared, &self.writer)?;
-        Ok(durability::read_back(self.shared, &self.writer)?)
+        durability::read_back(self.shared, &self.writer)
     }
 
     fn settle(&mut self, _: &TransactionId) -> Result<Option<bool>, Broken> {
@@ -69,6 +72,7 @@ impl LedgerConnection for SqliteConnection<'_> {
         if is_idle {
             self.check_files()?;
             self.catch_up_readers()?;
+            self.head().settle().map_err(|error| head(&error))?;
         }
         Ok(self.checkpoints.make_if_due(self.shared, &self.writer)?)
     }
@@ -76,6 +80,9 @@ impl LedgerConnection for SqliteConnection<'_> {
     fn close(self: Box<Self>) -> Result<(), Broken> {
         // SQLite deletes the WAL by its name, which may be that of another file now.
         self.check_files()?;
+        let mut settled = self.head();
+        settled.settle().and_then(|()| settled.join()).map_err(|error| head(&error))?;
+        drop(settled);
         durability::empty_log(self.shared, &self.writer);
         Ok(())
     }
@@ -89,6 +96,10 @@ impl<'a> SqliteConnection<'a> {
 
     fn check_files(&self) -> Result<(), Moved> {
         self.shared.check(self.wal.as_ref())
+    }
+
+    fn head(&self) -> MutexGuard<'a, Head> {
+        self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'a, State> {
@@ -148,6 +159,7 @@ impl<'a> SqliteConnection<'a> {
             self.shared.shelf.apply(books?);
         }
         if last > state.last_number {
+            state.tree.extend(self.writer.file(), i64::MAX)?;
             self.shared.metrics.foreign_entries(last - state.last_number);
             state.last_number = last;
             self.shared.last_number.send_replace(last);
@@ -170,6 +182,19 @@ impl<'a> SqliteConnection<'a> {
     }
 }
 
+/// The tree with `entries`, and the size of the newest base; writes in the open transaction what both need of the file.
+fn next_tree(state: &State, writer: &Writer, entries: &[Entry]) -> rusqlite::Result<(LogTree, u64)> {
+    let (file, size, mut base) = (writer.file(), state.tree.frontier().size(), state.base);
+    state.tree.write_gaps(file)?;
+    if size - base >= BASE_EVERY {
+        state.tree.write_base(file)?;
+        base = size;
+    }
+    let mut tree = state.tree.clone();
+    tree.append_entries(entries);
+    Ok((tree, base))
+}
+
 fn facts_of(book: &Book) -> BookFacts {
     BookFacts { stock: book.stock(), price: book.price(), listed: book.is_listed() }
 }
@@ -180,6 +205,8 @@ struct SqliteTransaction<'t, 'a> {
     turn: MutexGuard<'a, Option<Instant>>,
     /// Held from the reading of facts until they are published.
     state: Option<MutexGuard<'a, State>>,
+    /// The tree with the entries of a commit, and the size of the newest base.
+    next: Option<(LogTree, u64)>,
     /// True if the file was changed without a log entry, so that all books must be read again.
     is_stale: bool,
 }
@@ -196,7 +223,8 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
         }
         let mut state = self.connection.state();
         if self.is_stale {
-            *state = State::load(writer, &shared.shelf, &shared.settings).map_err(before_commit)?;
+            let tree = state.tree.clone();
+            *state = State::load(writer, &shared.shelf, &shared.settings, tree).map_err(before_commit)?;
         } else {
             self.connection.catch_up(&mut state).map_err(before_commit)?;
         }
@@ -241,9 +269,20 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
         let arrivals = changes.entries.iter().filter(|entry| entry.key.is_some()).count();
         let last_number = state.last_number;
         let slice = state.keys.write_slice(writer, arrivals, last_number).map_err(before_commit)?;
+        let mut next = next_tree(state, writer, &changes.entries).map_err(before_commit)?;
+        // On its way to the disk while COMMIT is; nothing is acknowledged before both are there.
+        let mut headed = self.connection.head();
+        prepare(&mut headed, writer.file(), &state.tree).map_err(head_before_commit)?;
         let start = Instant::now();
-        writer.commit().map_err(in_doubt)?;
+        headed.write(next.0.frontier()).map_err(|error| head_before_commit(error.into()))?;
+        let committed = writer.commit();
+        let flushed = headed.join();
+        committed.map_err(in_doubt)?;
+        flushed.and_then(|()| headed.committed()).map_err(|error| in_doubt(head(&error)))?;
+        drop(headed);
         self.connection.check_files().map_err(in_doubt)?;
+        next.0.gaps_committed();
+        self.next = Some(next);
         shared.metrics.committed(changes.entries.len(), start.elapsed());
         state.keys.slice_committed(&slice);
         Ok(())
@@ -257,6 +296,9 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             }
         }
         state.last_number = last.number;
+        if let Some((tree, base)) = self.next.take() {
+            (state.tree, state.base) = (tree, base);
+        }
         let shared = self.connection.shared;
         let catalogue = shared.shelf.load();
         for change in &changes.books {

@@ -57,6 +57,11 @@ impl Writer {
         }
     }
 
+    /// The connection, for the log's tree.
+    pub(super) fn file(&self) -> &Connection {
+        &self.connection
+    }
+
     pub(crate) fn begin(&self) -> rusqlite::Result<()> {
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.raw_execute().map(drop)
     }
@@ -186,11 +191,6 @@ impl Writer {
             visit(row.get(0)?, book_id(row, 1)?, key(row, 2)?);
         }
         Ok(())
-    }
-
-    /// The newest entry's number; 0 if there is none.
-    pub(crate) fn last_number(&self) -> rusqlite::Result<i64> {
-        self.connection.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))
     }
 
     /// Progress of a move of keys into the index: `(up_to, through)` means that of the keys of entries up to `up_to`,

@@ -1,0 +1,227 @@
+//! The Merkle tree over the log's entries, of which the right edge is kept.
+
+use std::ops::RangeInclusive;
+
+use rusqlite::{Connection, OptionalExtension, Row, types::Type};
+use tlog::{Frontier, Hash};
+
+use super::super::leaf::{Leaf, missing};
+use crate::domain::Entry;
+
+/// Entries between two bases, which bound the entries that a start reads.
+pub(super) const BASE_EVERY: u64 = 1 << 16;
+
+/// Numbers of the log that are known to have no entry. Their leaves stay [`missing`] even if rows are put back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gaps(Vec<RangeInclusive<i64>>);
+
+impl Gaps {
+    /// Adds numbers; ranges that meet become one.
+    pub(super) fn add(&mut self, numbers: RangeInclusive<i64>) {
+        if numbers.is_empty() {
+            return;
+        }
+        self.0.push(numbers);
+        self.0.sort_unstable_by_key(|gap| *gap.start());
+        let mut merged: Vec<RangeInclusive<i64>> = Vec::with_capacity(self.0.len());
+        for gap in self.0.drain(..) {
+            match merged.last_mut().filter(|last| *gap.start() <= last.end().saturating_add(1)) {
+                Some(last) => *last = *last.start()..=*last.end().max(gap.end()),
+                None => merged.push(gap),
+            }
+        }
+        self.0 = merged;
+    }
+
+    fn contains(&self, number: i64) -> bool {
+        let after = self.0.partition_point(|gap| *gap.start() <= number);
+        after > 0 && self.0[after - 1].contains(&number)
+    }
+
+    /// The parts of `numbers` that are not known to have no entry.
+    pub(super) fn without(&self, numbers: &RangeInclusive<i64>) -> Vec<RangeInclusive<i64>> {
+        let (mut from, mut rest) = (*numbers.start(), Vec::new());
+        for gap in self.0.iter().filter(|gap| gap.end() >= numbers.start() && gap.start() <= numbers.end()) {
+            rest.push(from..=*gap.start() - 1);
+            from = gap.end() + 1;
+        }
+        rest.push(from..=*numbers.end());
+        rest.retain(|part| !part.is_empty());
+        rest
+    }
+
+    /// Writes them in the open transaction, as `3-3 10-12`.
+    pub(super) fn write(&self, file: &Connection) -> rusqlite::Result<()> {
+        let gaps = self.0.iter().map(|gap| format!("{}-{}", gap.start(), gap.end()));
+        set_meta(file, META_GAPS, &gaps.collect::<Vec<_>>().join(" "))
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let gap = |gap: &str| {
+            let (from, to) = gap.split_once('-')?;
+            Some(from.parse().ok()?..=to.parse().ok()?)
+        };
+        text.split_whitespace().map(gap).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// The tree over the entries from 1 to its size.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LogTree {
+    frontier: Frontier,
+    gaps: Gaps,
+    /// True if `gaps` has some that are not in the file.
+    has_new_gaps: bool,
+}
+
+/// Names of rows in `meta`.
+const META_GAPS: &str = "log_gaps";
+const META_BASES: [&str; 2] = ["log_base", "log_base_before"];
+
+const LEAF_COLUMNS: &str =
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor";
+
+fn leaf<'r>(row: &'r Row<'_>) -> rusqlite::Result<Leaf<'r>> {
+    Ok(Leaf {
+        number: row.get(0)?,
+        time_ms: row.get(1)?,
+        kind: row.get(2)?,
+        book: row.get(3)?,
+        quantity: row.get(4)?,
+        before: row.get(5)?,
+        after: row.get(6)?,
+        key: row.get_ref(7)?.as_blob_or_null()?,
+        key_owner: row.get(8)?,
+        actor: row.get_ref(9)?.as_bytes_or_null()?,
+    })
+}
+
+impl LogTree {
+    /// The tree at the newest base with at most `most` entries, or else the empty tree, with the gaps of the file.
+    pub(super) fn at_base(file: &Connection, most: u64) -> rusqlite::Result<Self> {
+        let mut newest = Frontier::default();
+        for name in META_BASES {
+            let bytes: Option<Vec<u8>> = meta(file, name)?;
+            let base = bytes.and_then(|bytes| Frontier::from_bytes(&bytes).ok());
+            if let Some(base) = base.filter(|base| base.size() <= most && base.size() > newest.size()) {
+                newest = base;
+            }
+        }
+        let text: Option<String> = meta(file, META_GAPS)?;
+        let gaps =
+            text.map(|text| Gaps::from_text(&text).ok_or(rusqlite::Error::InvalidColumnType(0, text, Type::Text)));
+        Ok(Self { frontier: newest, gaps: gaps.transpose()?.unwrap_or_default(), has_new_gaps: false })
+    }
+
+    /// The tree over the log as the file has it now, with the same gaps.
+    pub(super) fn again(&self, file: &Connection) -> rusqlite::Result<Self> {
+        let mut tree =
+            Self { gaps: self.gaps.clone(), has_new_gaps: self.has_new_gaps, ..Self::at_base(file, u64::MAX)? };
+        tree.extend(file, i64::MAX)?;
+        Ok(tree)
+    }
+
+    pub(super) fn has_new_gaps(&self) -> bool {
+        self.has_new_gaps
+    }
+
+    pub(super) fn frontier(&self) -> &Frontier {
+        &self.frontier
+    }
+
+    /// Number of the last entry.
+    pub(super) fn last(&self) -> i64 {
+        i64::try_from(self.frontier.size()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn gaps(&self) -> &Gaps {
+        &self.gaps
+    }
+
+    fn append(&mut self, leaf: &Leaf<'_>, space: &mut Vec<u8>) {
+        self.skip_to(leaf.number - 1);
+        let is_known_missing = self.gaps.contains(leaf.number);
+        self.frontier.append(if is_known_missing { missing() } else { leaf.hash(space) });
+    }
+
+    /// Appends the ledger's entries.
+    pub(super) fn append_entries(&mut self, entries: &[Entry]) {
+        let mut space = Vec::new();
+        for entry in entries {
+            self.append(&Leaf::of(entry), &mut space);
+        }
+    }
+
+    /// Appends the numbers up to `last` as missing.
+    pub(super) fn skip_to(&mut self, last: i64) {
+        let Some(count) = last.checked_sub(self.last()).filter(|count| *count > 0) else { return };
+        let numbers = self.last() + 1..=last;
+        self.has_new_gaps |= !self.gaps.without(&numbers).is_empty();
+        self.gaps.add(numbers);
+        self.frontier.append_run(missing(), count.unsigned_abs());
+    }
+
+    /// Appends the file's entries up to the number `last`. If the log ends before, the tree is as long as the log.
+    pub(super) fn extend(&mut self, file: &Connection, last: i64) -> rusqlite::Result<()> {
+        let sql = format!("SELECT {LEAF_COLUMNS} FROM entry WHERE number > ?1 AND number <= ?2 ORDER BY number");
+        let mut query = file.prepare_cached(&sql)?;
+        let (mut rows, mut space) = (query.query((self.last(), last))?, Vec::new());
+        while let Some(row) = rows.next()? {
+            self.append(&leaf(row)?, &mut space);
+        }
+        Ok(())
+    }
+
+    /// The root over the file's first `size` entries; `None` if the log is shorter.
+    pub(super) fn root_at(&self, file: &Connection, size: u64) -> rusqlite::Result<Option<Hash>> {
+        if size == self.frontier.size() {
+            return Ok(Some(self.frontier.root()));
+        }
+        if size > self.frontier.size() {
+            return Ok(None);
+        }
+        let mut tree = Self::at_base(file, size)?;
+        tree.gaps = self.gaps.clone();
+        let last = i64::try_from(size).unwrap_or(i64::MAX);
+        tree.extend(file, last)?;
+        tree.skip_to(last);
+        Ok(Some(tree.frontier.root()))
+    }
+
+    /// Writes new gaps in the open transaction.
+    pub(super) fn write_gaps(&self, file: &Connection) -> rusqlite::Result<()> {
+        if self.has_new_gaps { self.gaps.write(file) } else { Ok(()) }
+    }
+
+    /// Notes that the transaction of [`Self::write_gaps`] is on disk.
+    pub(super) fn gaps_committed(&mut self) {
+        self.has_new_gaps = false;
+    }
+
+    /// Writes the tree as a base in the open transaction. The one before stays, because a head may be older than this
+    /// transaction.
+    pub(super) fn write_base(&self, file: &Connection) -> rusqlite::Result<()> {
+        let [newest, before] = META_BASES;
+        let sql = "INSERT OR REPLACE INTO meta SELECT ?2, value FROM meta WHERE name = ?1";
+        file.prepare_cached(sql)?.execute((newest, before))?;
+        set_meta(file, newest, &self.frontier.to_bytes())
+    }
+}
+
+/// Deletes the bases in the open transaction, so that the next tree is made from the first entry on.
+pub(super) fn delete_bases(file: &Connection) -> rusqlite::Result<()> {
+    META_BASES.iter().try_for_each(|name| delete_meta(file, name))
+}
+
+/// A value of `meta`.
+pub(super) fn meta<T: rusqlite::types::FromSql>(file: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
+    file.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row((name,), |row| row.get(0)).optional()
+}
+
+pub(super) fn set_meta(file: &Connection, name: &str, value: &dyn rusqlite::ToSql) -> rusqlite::Result<()> {
+    file.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?.execute((name, value)).map(drop)
+}
+
+pub(super) fn delete_meta(file: &Connection, name: &str) -> rusqlite::Result<()> {
+    file.prepare_cached("DELETE FROM meta WHERE name = ?1")?.execute((name,)).map(drop)
+}
