@@ -39,7 +39,7 @@ run: ## start the server on the embedded database with the sample catalogue
 	cargo run --release -p server --no-default-features -- serve
 
 # What needs only Rust and a C compiler: not the fuzz targets, which need C++, nor PostgreSQL. The benchmarks need more crates.
-PARTS := server/brotli,server/journal,server/zstd
+PARTS := server/activation,server/brotli,server/journal,server/zstd
 TESTED := --workspace --exclude fuzz --exclude benches --no-default-features --features $(PARTS)
 # Tests wait more than they compute.
 export RUST_TEST_THREADS ?= 8

@@ -12,7 +12,7 @@ mod ports;
 mod service;
 mod settings;
 
-pub use ports::{Acceptor, Connections, Port, UNBOUNDED, Wanted, Warnings, listen, listen_beside};
+pub use ports::{Acceptor, Connections, Port, Sockets, UNBOUNDED, Wanted, Warnings};
 pub use quire_net::{Client, Permit, Share, Shares};
 pub use service::{
     Choice, Declared, Entry, Front, Guard, Handles, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site,

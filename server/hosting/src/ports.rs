@@ -1,9 +1,9 @@
 //! Listening ports: binding, with errors that name the remedy, and the admission of connections.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{self, ErrorKind},
-    net::SocketAddr,
+    net::{self, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -31,9 +31,76 @@ pub struct Port {
 /// and the client tries again after a second.
 const WAITING_MAX: u32 = 4096;
 
-/// Listens at an address. `how` names its setting, for the error.
-pub fn listen(address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
-    bind(address).map_err(|error| cannot_listen(address, how, &error))
+/// Listeners by name: sockets that a service manager opened and passed on, and new ones for all other names.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    passed: BTreeMap<String, net::TcpListener>,
+    /// The names asked for so far.
+    asked: Vec<&'static str>,
+}
+
+impl Sockets {
+    /// Sockets that listen already.
+    pub fn passed(passed: BTreeMap<String, net::TcpListener>) -> Self {
+        Self { passed, asked: Vec::new() }
+    }
+
+    /// Listens at an address. `how` names its setting, for the error.
+    pub fn listen(&mut self, name: &'static str, address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
+        match self.take(name, address, how)? {
+            Some(listener) => Ok(listener),
+            None => bind(address).map_err(|error| cannot_listen(address, how, &error)),
+        }
+    }
+
+    /// As [`listen`](Self::listen), for a service beside the main port: if a default port is busy, the service goes
+    /// without it, with a warning. `without` is the consequence, for the log.
+    pub fn listen_beside(
+        &mut self,
+        name: &'static str,
+        port: Port,
+        without: &str,
+        how: &str,
+    ) -> Result<Option<TcpListener>, Error> {
+        let address = port.address;
+        if let Some(listener) = self.take(name, address, how)? {
+            return Ok(Some(listener));
+        }
+        match bind(address) {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && !port.is_named => {
+                tracing::warn!(
+                    %address,
+                    "{without}: another program listens on {address}; choose another port with {how}"
+                );
+                Ok(None)
+            }
+            Err(error) => Err(cannot_listen(address, how, &error)),
+        }
+    }
+
+    /// The passed socket of this name. It must be at the address of the setting, which was checked with the others.
+    fn take(&mut self, name: &'static str, address: SocketAddr, how: &str) -> Result<Option<TcpListener>, Error> {
+        self.asked.push(name);
+        let Some(listener) = self.passed.remove(name) else { return Ok(None) };
+        let there = listener.local_addr()?;
+        if there.ip() != address.ip() || ![0, there.port()].contains(&address.port()) {
+            let text = format!(
+                "the service manager passed the socket '{name}' at {there}, but the server is set to {address}: give both \
+                 the same address, here with {how}"
+            );
+            return Err(text.into());
+        }
+        listener.set_nonblocking(true)?;
+        Ok(Some(TcpListener::from_std(listener)?))
+    }
+
+    /// Fails if a passed socket has a name that no port has: clients would connect to it and wait for ever.
+    pub fn refuse_unused(&self) -> Result<(), Error> {
+        let Some(name) = self.passed.keys().next() else { return Ok(()) };
+        let known = self.asked.join(", ");
+        Err(format!("the service manager passed a socket '{name}'; this server has the ports {known}").into())
+    }
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -41,20 +108,6 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(WAITING_MAX)
-}
-
-/// As [`listen`], for a service beside the main port: if a default port is busy, the service goes without it, with a
-/// warning. `without` is the consequence, for the log.
-pub fn listen_beside(port: Port, without: &str, how: &str) -> Result<Option<TcpListener>, Error> {
-    let address = port.address;
-    match bind(address) {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) if error.kind() == ErrorKind::AddrInUse && !port.is_named => {
-            tracing::warn!(%address, "{without}: another program listens on {address}; choose another port with {how}");
-            Ok(None)
-        }
-        Err(error) => Err(cannot_listen(address, how, &error)),
-    }
 }
 
 /// The error with its remedy.

@@ -26,7 +26,7 @@ use crate::{
     Error,
     access::{AuthPolicy, Scope},
     metrics::Refusals,
-    ports::Connections,
+    ports::{Connections, Sockets},
     settings::{Reader, Refused, Settings},
 };
 
@@ -44,6 +44,8 @@ pub struct Host<'a> {
     pub is_tls: bool,
     /// Access control.
     pub auth: AuthPolicy,
+    /// Listeners.
+    pub sockets: &'a mut Sockets,
     /// Connection limits of the ports.
     pub connections: Connections,
     /// The longest gRPC message, in either direction.

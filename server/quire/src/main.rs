@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod config;
 mod console;
+mod manager;
 mod pages;
 mod process;
 mod reload;

@@ -1,7 +1,7 @@
 //! Reads files again at each SIGHUP, each by itself and apart from the threads that serve, so that one that hangs (a
 //! pipe, a network file system) delays nothing else.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{future::Future, net::SocketAddr, pin::Pin, time::Duration};
 
 use tokio::{
     signal::unix::Signal,
@@ -9,6 +9,8 @@ use tokio::{
     task::{JoinSet, spawn_blocking},
     time::timeout,
 };
+
+use crate::manager::Manager;
 
 /// Reads files again and logs the result.
 type Reading = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
@@ -44,52 +46,110 @@ impl Files {
     }
 }
 
-/// Reads the files at each signal. Those that are still being read then are read once more.
-pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>) {
-    let requests = watch::Sender::new(());
-    let mut readers = JoinSet::new();
+/// Reads the files at each signal. Those that are still being read then are read once more. The manager of a server at
+/// `address` gets the begin and the end.
+pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>, manager: Manager, address: SocketAddr) {
+    let requests = watch::Sender::new(0);
+    let (mut readers, mut answers) = (JoinSet::new(), Vec::new());
     for files in files {
-        readers.spawn(read_on_request(files, requests.subscribe()));
+        let (answer, answered) = watch::channel(0);
+        readers.spawn(read_on_request(files, requests.subscribe(), answer));
+        answers.push(answered);
     }
-    while signal.recv().await.is_some() {
-        requests.send_replace(());
+    let (mut request, mut reported) = (0, 0);
+    loop {
+        tokio::select! {
+            signal = signal.recv() => {
+                if signal.is_none() {
+                    return;
+                }
+                request += 1;
+                manager.reloading().await;
+                requests.send_replace(request);
+            }
+            () = all(&mut answers, request), if reported < request => {
+                reported = request;
+                manager.ready(address).await;
+            }
+        }
     }
 }
 
-async fn read_on_request(files: Files, mut requests: watch::Receiver<()>) {
+/// Waits until the request is answered for all files.
+async fn all(answers: &mut [watch::Receiver<u64>], request: u64) {
+    for answer in answers {
+        // An error means that the reader was dropped.
+        drop(answer.wait_for(|answered| *answered >= request).await);
+    }
+}
+
+/// Reads the files at each request, and answers with its number when they are read, or late.
+async fn read_on_request(files: Files, mut requests: watch::Receiver<u64>, answer: watch::Sender<u64>) {
     let Files { what, late_after, read } = files;
     while requests.changed().await.is_ok() {
+        let request = *requests.borrow_and_update();
         let mut reading = read();
         if timeout(late_after, &mut reading).await.is_err() {
             tracing::warn!(
                 seconds = late_after.as_secs(),
                 "{what} are not read yet; the last ones hold until they are"
             );
+            answer.send_replace(request);
             reading.await;
         }
+        answer.send_replace(request);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::{Mutex, mpsc::channel};
+
+    use rustix::process::{Signal as Number, getpid, kill_process};
+    use tokio::signal::unix::{SignalKind, signal};
 
     use super::*;
 
     #[tokio::test]
     async fn a_file_that_cannot_be_read_holds_up_no_other() {
-        let (requests, (read, reads)) = (watch::Sender::new(()), channel());
+        let (requests, (read, reads)) = (watch::Sender::new(0), channel());
         let (_hung, hanging) = channel::<()>();
-        let hanging = std::sync::Arc::new(std::sync::Mutex::new(hanging));
+        let hanging = std::sync::Arc::new(Mutex::new(hanging));
         let hangs = Files::small("these", move || assert!(hanging.lock().expect("one reader").recv().is_err()));
         let other = Files::small("those", move || read.send(()).expect("the test waits"));
-        let _readers = [hangs, other].map(|files| tokio::spawn(read_on_request(files, requests.subscribe())));
-        for _ in 0..3 {
+        let _readers = [hangs, other]
+            .map(|files| tokio::spawn(read_on_request(files, requests.subscribe(), watch::Sender::new(0))));
+        for request in 1..4 {
             tokio::task::yield_now().await;
-            requests.send_replace(());
+            requests.send_replace(request);
             while reads.try_recv().is_err() {
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    #[tokio::test]
+    async fn the_manager_learns_the_end_when_all_files_are_read() {
+        let (manager, messages) = Manager::pair();
+        let (release, released) = channel::<()>();
+        let released = std::sync::Arc::new(Mutex::new(released));
+        let slow = Files::small("these", move || released.lock().expect("one reader").recv().expect("the test's word"));
+        let files = vec![slow, Files::small("those", || {})];
+        let usr1 = signal(SignalKind::user_defined1()).expect("a handler");
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let _reloading = tokio::spawn(at_each(usr1, files, manager, address));
+        let message = async || {
+            let mut text = [0; 256];
+            let bytes = messages.recv(&mut text).await.expect("a message");
+            String::from_utf8_lossy(&text[..bytes]).into_owned()
+        };
+        kill_process(getpid(), Number::USR1).expect("a signal");
+        assert!(message().await.starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        // The second request comes while the first is being read: the next message is not yet the end.
+        kill_process(getpid(), Number::USR1).expect("a signal");
+        assert!(message().await.starts_with("RELOADING=1\n"));
+        release.send(()).expect("the reader waits");
+        release.send(()).expect("the reader waits");
+        assert_eq!(message().await, "READY=1\nSTATUS=serving at 127.0.0.1:1");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use hosting::{
-    Choice, Error, Handles, Host, Service,
+    Choice, Error, Handles, Host, Service, Sockets,
     access::{AuthPolicy, Credentials},
     metrics::{self, Refusals},
 };
@@ -25,7 +25,7 @@ use tokio::{
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 use crate::{
@@ -33,6 +33,7 @@ use crate::{
     commands::backup,
     config::{Config, reference},
     console,
+    manager::{self, Manager},
     pages::Services,
     process::{self, Descriptors, Disk, Process},
     reload::{self, Files},
@@ -56,28 +57,31 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let process = Process::started_now();
+    let sockets = manager::passed_sockets()?;
     let (config, warnings) = Config::of_server(args)?;
     telemetry::init(&config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let done = runtime.block_on(run(config, process));
+    let done = runtime.block_on(run(config, process, sockets));
     // Does not wait, because the console's thread may block in a read forever.
     runtime.shutdown_background();
     telemetry::flush();
     done
 }
 
-async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
+async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::Result<ExitCode> {
     let Signals { stop: mut signals, reload: hangup } = Signals::install()?;
     // Before any service, so that a server with a bad file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
     let credentials = Credentials::open(config.tokens, config.admin_token.as_deref())?;
     let auth = AuthPolicy::new(Arc::new(credentials), config.open);
-    let listener = hosting::listen(config.listen, "--listen").map_err(plain)?;
+    let listener = sockets.listen("grpc", config.listen, "--listen").map_err(plain)?;
     let address = listener.local_addr()?;
+    let manager = Manager::of_environment();
+    manager.status("opening the services").await;
     let descriptors = Descriptors::raised();
     let connections = descriptors.share(config.connections.clone());
     let mut registry = Registry::default();
@@ -95,6 +99,7 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
         address,
         is_tls: tls.is_some(),
         auth: auth.clone(),
+        sockets: &mut sockets,
         connections: connections.clone(),
         message_bytes_max: config.limits.message_bytes_max,
         refusals: refusals.clone(),
@@ -107,10 +112,12 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
         opened = open(config.services, host) => opened?,
         reason = signals.received() => {
             // Unfinished work is left as after a crash; the next start repairs it.
+            manager.stopping(reason).await;
             tracing::info!(reason, "stopped before everything was loaded");
             return Ok(ExitCode::SUCCESS);
         }
     };
+    sockets.refuse_unused().map_err(plain)?;
     let stop = watch::Sender::new(false);
     let limits = Limits {
         connections_max: connections.granted("limits.connections", config.limits.connections_max),
@@ -140,31 +147,56 @@ async fn run(config: Config, started: Process) -> anyhow::Result<ExitCode> {
         verify: Box::new(backup::verify),
     };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
-    let services = Arc::clone(transport.services());
-    let mut serving = tokio::spawn(transport.serve(listener));
+    let (services, threads) = (Arc::clone(transport.services()), transport.threads());
+    let serving = tokio::spawn(transport.serve(listener));
     descriptors.log(&config.connections_set, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
-    let counting = tokio::spawn(telemetry::show_left_out());
-    let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, auth)));
-    let reason = tokio::select! {
-        reason = shutdown_requested(&services, operate, &mut signals) => reason,
-        served = &mut serving => bail!("the server ended by itself: {:?}", served?),
-    };
-    telemetry::take_terminal_back();
-    // A warning, so that every usual level logs it.
-    tracing::warn!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
-    tokio::select! {
-        stopped = drain(services, &stop, serving, config.drain) => {
-            reloading.abort();
-            counting.abort();
-            telemetry::show_left_out_now();
-            stopped
-        }
-        () = signals.interrupted() => {
-            tracing::warn!("a second Ctrl-C: connections are cut; everything acknowledged is on disk");
-            telemetry::flush();
-            // Returning would wait for the calls being cut off.
-            std::process::exit(INTERRUPTED)
+    manager.ready(address).await;
+    let mut beside = JoinSet::new();
+    beside.spawn(telemetry::show_left_out());
+    beside.spawn(reload::at_each(hangup, files(&services, certificate, auth), manager.clone(), address));
+    beside.spawn(manager.clone().watch(threads));
+    Running { services, operate, serving, beside, stop, signals, manager, drain: config.drain }.until_stopped().await
+}
+
+/// A server whose ports are open.
+struct Running {
+    services: Services,
+    operate: Operate,
+    serving: JoinHandle<Result<(), Error>>,
+    /// Work that ends with it.
+    beside: JoinSet<()>,
+    stop: watch::Sender<bool>,
+    signals: Stop,
+    manager: Manager,
+    /// Longest time from the stop signal to the end.
+    drain: Duration,
+}
+
+impl Running {
+    /// Serves until a stop is requested, and drains.
+    async fn until_stopped(self) -> anyhow::Result<ExitCode> {
+        let Self { services, operate, mut serving, mut beside, stop, mut signals, manager, drain: deadline } = self;
+        let reason = tokio::select! {
+            reason = shutdown_requested(&services, operate, &mut signals) => reason,
+            served = &mut serving => bail!("the server ended by itself: {:?}", served?),
+        };
+        telemetry::take_terminal_back();
+        manager.stopping(reason).await;
+        // A warning, so that every usual level logs it.
+        tracing::warn!(reason, deadline_seconds = deadline.as_secs_f64(), "stopping");
+        tokio::select! {
+            stopped = drain(services, &stop, serving, deadline) => {
+                beside.abort_all();
+                telemetry::show_left_out_now();
+                stopped
+            }
+            () = signals.interrupted() => {
+                tracing::warn!("a second Ctrl-C: connections are cut; everything acknowledged is on disk");
+                telemetry::flush();
+                // Returning would wait for the calls being cut off.
+                std::process::exit(INTERRUPTED)
+            }
         }
     }
 }

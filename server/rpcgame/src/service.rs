@@ -5,7 +5,7 @@ use std::{future, net::SocketAddr};
 use hosting::{
     Connections, Error, Host, Open, Pending, Route, Service, Serving,
     access::{AuthPolicy, Scope},
-    listen_beside, metrics,
+    metrics,
 };
 use quire_rpc::{Server, health::HealthReporter, server::Builder};
 use tokio::net::TcpListener;
@@ -52,11 +52,11 @@ impl Open for RpcGameService {
         let (mut grpc, mut lean) = (None, None);
         if let Some(port) = listen {
             let without = "the RPC game is served on the main port only";
-            grpc = listen_beside(port, without, "--set rpcgame.listen=ADDRESS")?;
+            grpc = host.sockets.listen_beside("rpcgame", port, without, "--set rpcgame.listen=ADDRESS")?;
         }
         if let Some(port) = lean_listen {
             let without = "the lean protocol of the RPC game is not served";
-            lean = listen_beside(port, without, "--set rpcgame.lean_listen=ADDRESS")?;
+            lean = host.sockets.listen_beside("lean", port, without, "--set rpcgame.lean_listen=ADDRESS")?;
         }
         let games = Games::new(games);
         host.handles.offer(games.clone());

@@ -5,7 +5,6 @@ use std::{io, net::SocketAddr, thread};
 use hosting::{
     Error, Host, Open, Route, Service, Serving,
     access::{AuthPolicy, Scope},
-    listen_beside,
 };
 use tokio::{
     net::TcpListener,
@@ -36,7 +35,7 @@ impl Open for TasksService {
         let connections = &mut settings.limits.connections;
         *connections = host.connections.granted("tasks.connections", *connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
-        let listener = listen_beside(settings.listen, "tasks are not served", how)?;
+        let listener = host.sockets.listen_beside("tasks", settings.listen, "tasks are not served", how)?;
         let metrics = Metrics::register(host.metrics);
         host.handles.offer(metrics.clone());
         Ok(Self { settings, metrics, listener, auth: host.auth.clone() })

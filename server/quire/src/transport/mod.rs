@@ -177,6 +177,11 @@ impl Transport {
         &self.services
     }
 
+    /// The threads that serve connections.
+    pub(crate) fn threads(&self) -> Vec<Handle> {
+        self.threads.handles()
+    }
+
     /// Serves until the server stops and every call in flight has been answered or cut.
     pub(crate) async fn serve(self, listener: TcpListener) -> Result<(), Error> {
         let Self { server, threads, health, mut tasks, mut stop, .. } = self;

@@ -29,6 +29,7 @@ mod kv_crashes;
 mod limits;
 mod lost_pages;
 mod malice;
+mod manager;
 mod operate;
 mod outcomes;
 mod probe;
