@@ -56,7 +56,7 @@ def options() -> set[str]:
 
 
 # Programs of others whose options our files need not pass.
-OTHERS = re.compile(r"--data-urlencode|\b(?:cargo|curl|git|grpcurl|ghz|h2load|journalctl|mypy|openssl|patronictl|pip|psql|pg_\w+|systemctl|docker|sqlite3|taskset|perf|valgrind|wrk)\b")
+OTHERS = re.compile(r"--data-urlencode|\b(?:cargo|curl|git|grpcurl|ghz|h2load|journalctl|mypy|openssl|patronictl|pip|psql|pg_\w+|systemctl|docker|sqlite3|systemd-analyze|taskset|useradd|perf|valgrind|wrk)\b")
 
 
 def anchors(page: pathlib.Path) -> set[str]:

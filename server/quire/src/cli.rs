@@ -156,6 +156,8 @@ pub(crate) enum ConfigCommand {
     Show(ConfigArgs),
     /// Prints the page docs/settings.md
     Reference,
+    /// Prints a file to edit: every setting with its meaning and default, commented out
+    Template,
 }
 
 #[derive(Debug, Args)]

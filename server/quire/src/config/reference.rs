@@ -24,6 +24,7 @@ pub(crate) fn command(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
         ConfigCommand::Check { file } => return Ok(check(file)),
         ConfigCommand::Show(args) => show(args, Vec::new())?,
         ConfigCommand::Reference => io::stdout().write_all(reference().as_bytes())?,
+        ConfigCommand::Template => io::stdout().write_all(template().as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -124,8 +125,19 @@ addresses. Beyond a limit the answer is RESOURCE_EXHAUSTED, unless the row names
 /// The limit of memory, from which other defaults follow.
 const MEMORY: &str = "limits.memory_bytes";
 
-/// Every setting with type, default and meaning, as a page of Markdown.
-fn reference() -> String {
+/// A setting as the reference shows it.
+struct Row<'a> {
+    section: &'a str,
+    name: &'a str,
+    /// The default as TOML.
+    value: Option<&'a str>,
+    kind: &'a str,
+    is_reloaded: bool,
+    meaning: &'static str,
+}
+
+/// Passes every setting to `show`.
+fn each(mut show: impl FnMut(Row<'_>)) {
     // The same on every machine.
     let large = Given { text: "1 TiB".to_owned(), is_text: true, source: String::new() };
     let (nothing, layers) = (Layers::new(), Layers::from([(MEMORY.to_owned(), large)]));
@@ -135,19 +147,72 @@ fn reference() -> String {
             panic!("a default is out of bounds: {refused}");
         }
     }
-    let (mut page, mut last) = (HEAD.to_owned(), "");
     for (key, setting) in reader.declared() {
-        let section = key.split('.').next().unwrap_or_default();
+        let (section, name) = key.split_once('.').unwrap_or(("", key));
+        let value = if *key == MEMORY { &usual.declared()[key].value } else { &setting.value };
+        let meaning = reader.meanings().get(key).copied().unwrap_or_else(|| panic!("{key} has no meaning"));
+        let (value, kind, is_reloaded) = (value.as_deref(), &*setting.kind, setting.is_reloaded);
+        show(Row { section, name, value, kind, is_reloaded, meaning });
+    }
+}
+
+/// Every setting with type, default and meaning, as a page of Markdown.
+fn reference() -> String {
+    let (mut page, mut last) = (HEAD.to_owned(), String::new());
+    each(|Row { section, name, value, kind, is_reloaded, meaning }| {
         if section != last {
             let _ = write!(page, "\n## {section}\n\n| setting | type | default | meaning |\n|---|---|---|---|\n");
-            last = section;
+            section.clone_into(&mut last);
         }
-        let value = if *key == MEMORY { &usual.declared()[key].value } else { &setting.value };
-        let value = value.as_deref().map_or("none".to_owned(), |value| value.replace('"', ""));
+        let value = value.map_or("none".to_owned(), |value| value.replace('"', ""));
         let value = if value.is_empty() { "empty" } else { &*value };
-        let reloaded = if setting.is_reloaded { ", *reloaded*" } else { "" };
-        let meaning = reader.meanings().get(key).copied().unwrap_or_else(|| panic!("{key} has no meaning"));
-        let _ = writeln!(page, "| `{key}` | {}{reloaded} | {value} | {meaning} |", setting.kind);
-    }
+        let reloaded = if is_reloaded { ", *reloaded*" } else { "" };
+        let _ = writeln!(page, "| `{section}.{name}` | {kind}{reloaded} | {value} | {meaning} |");
+    });
     page
+}
+
+/// Begins the template.
+const TEMPLATE_HEAD: &str = "\
+# Settings of quire serve. Each line shows the default; remove the # before a setting to change it, and check the file
+# with `quire config check FILE`. docs/settings.md has the same as a page.
+";
+
+/// Columns of the template.
+const COLUMNS: usize = 110;
+
+/// Every setting with meaning, type and default, commented out, as a file of settings.
+fn template() -> String {
+    let (mut page, mut last) = (TEMPLATE_HEAD.to_owned(), String::new());
+    each(|Row { section, name, value, kind, is_reloaded, meaning }| {
+        if section != last {
+            let _ = write!(page, "\n[{section}]\n");
+            section.clone_into(&mut last);
+        }
+        let reloaded = if is_reloaded { "; read again at SIGHUP" } else { "" };
+        let (mut text, mut column) = (String::new(), COLUMNS);
+        for word in without_links(&format!("{meaning} ({kind}{reloaded})")).split(' ') {
+            column += 1 + word.chars().count();
+            if column > COLUMNS {
+                text.push_str("\n#");
+                column = 2 + word.chars().count();
+            }
+            let _ = write!(text, " {word}");
+        }
+        let value = value.filter(|value| !value.is_empty()).unwrap_or("\"\"");
+        let _ = writeln!(page, "{text}\n#{name} = {value}");
+    });
+    page
+}
+
+/// Markdown whose links are their text.
+fn without_links(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("](") {
+        let (start, label) = before.rsplit_once('[').unwrap_or(("", before));
+        plain.extend([start, label]);
+        rest = after.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    plain + rest
 }

@@ -20,6 +20,27 @@ fn the_reference_of_settings_is_the_one_that_the_code_makes() {
 }
 
 #[test]
+fn the_template_is_a_valid_file_as_it_is_and_with_every_default_set() {
+    let folder = folder();
+    let made = process::run(folder.path(), &["config", "template"], "");
+    let text = String::from_utf8(made.stdout).expect("text");
+    let is_setting = |line: &&str| line.starts_with(|first: char| first.is_ascii_lowercase());
+    // Without a default: paths and a token.
+    let is_unset = |line: &str| line.ends_with(" = \"\"");
+    let set: Vec<String> = text
+        .lines()
+        .map(|line| line.strip_prefix('#').filter(is_setting).filter(|line| !is_unset(line)).unwrap_or(line).to_owned())
+        .collect();
+    assert!(set.iter().filter(|line| is_setting(&&***line)).count() > 50, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120 && !line.contains("](")), "{text}");
+    for text in [text, set.join("\n")] {
+        fs::write(folder.path().join("a.toml"), &text).expect("a file");
+        let ended = process::run(folder.path(), &["config", "check", "a.toml"], "");
+        assert!(ended.status.success(), "{ended:?}: {text}");
+    }
+}
+
+#[test]
 fn a_check_names_every_fault_of_a_file_and_changes_nothing() {
     let folder = folder();
     let check = |text: &str| {
