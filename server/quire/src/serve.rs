@@ -37,7 +37,7 @@ use crate::{
     pages::Services,
     process::{self, Descriptors, Disk, Process},
     reload::{self, Files},
-    telemetry,
+    telemetry::{self, CallLog},
     transport::{
         Front, Transport,
         tls::{self, Certificate},
@@ -125,7 +125,7 @@ async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::
         drain_timeout: answering(config.drain),
         ..config.limits
     };
-    let cors = Cors::origins(config.cors_origins);
+    let (cors, calls) = (Cors::origins(config.cors_origins), config.log.calls.log());
     if has_credentials && tls.is_none() && !address.ip().is_loopback() {
         tracing::warn!(%address, "tokens come in clear text here: set tls.certificate and tls.key, or have a proxy speak TLS");
     }
@@ -137,6 +137,7 @@ async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::
         limits,
         metrics: registry,
         refusals,
+        calls: calls.clone(),
         tls,
         hosts: config.hosts,
         cors,
@@ -150,13 +151,17 @@ async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::
     let (services, threads) = (Arc::clone(transport.services()), transport.threads());
     let serving = tokio::spawn(transport.serve(listener));
     descriptors.log(&config.connections_set, &connections);
-    tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
+    tracing::info!(%address, loaded_ms = opened_at.elapsed().as_secs_f64() * 1000.0, "listening");
     manager.ready(address).await;
     let mut beside = JoinSet::new();
     beside.spawn(telemetry::show_left_out());
+    if let Some(calls) = calls.clone() {
+        beside.spawn(calls.show_left_out());
+    }
     beside.spawn(reload::at_each(hangup, files(&services, certificate, auth), manager.clone(), address));
     beside.spawn(manager.clone().watch(threads));
-    Running { services, operate, serving, beside, stop, signals, manager, drain: config.drain }.until_stopped().await
+    let drain = config.drain;
+    Running { services, operate, serving, beside, stop, signals, manager, calls, drain }.until_stopped().await
 }
 
 /// A server whose ports are open.
@@ -169,6 +174,7 @@ struct Running {
     stop: watch::Sender<bool>,
     signals: Stop,
     manager: Manager,
+    calls: Option<Arc<CallLog>>,
     /// Longest time from the stop signal to the end.
     drain: Duration,
 }
@@ -176,7 +182,8 @@ struct Running {
 impl Running {
     /// Serves until a stop is requested, and drains.
     async fn until_stopped(self) -> anyhow::Result<ExitCode> {
-        let Self { services, operate, mut serving, mut beside, stop, mut signals, manager, drain: deadline } = self;
+        let Self { services, operate, mut serving, mut beside, stop, mut signals, manager, calls, drain: deadline } =
+            self;
         let reason = tokio::select! {
             reason = shutdown_requested(&services, operate, &mut signals) => reason,
             served = &mut serving => bail!("the server ended by itself: {:?}", served?),
@@ -189,6 +196,9 @@ impl Running {
             stopped = drain(services, &stop, serving, deadline) => {
                 beside.abort_all();
                 telemetry::show_left_out_now();
+                if let Some(calls) = calls {
+                    calls.show_left_out_now();
+                }
                 stopped
             }
             () = signals.interrupted() => {

@@ -220,6 +220,13 @@ impl Connection {
         self.streams.keys().filter(is_stalled)
     }
 
+    /// Body bytes given to the connection so far, whether sent or queued; those of a reset stream that were not sent are
+    /// taken off.
+    #[inline]
+    pub fn body_bytes(&self) -> u64 {
+        self.sent_bytes + self.queued_total as u64
+    }
+
     /// Sum of [`Connection::queued_bytes`] over all streams.
     #[inline]
     pub fn queued_bytes_total(&self) -> usize {

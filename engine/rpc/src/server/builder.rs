@@ -264,6 +264,7 @@ impl Builder {
             Shared {
                 routes: self.routes,
                 limits: Arc::new(self.limits),
+                has_details: self.observer.wants_details(),
                 observer: self.observer,
                 http: self.http,
                 compression: self.compression,

@@ -24,7 +24,7 @@ pub use call::service::{Answer, AnswerStream, Answered, Call, Later, LocalArc, M
 pub use deadlines::Deadlines;
 pub use limits::Limits;
 pub use memory::{CUT, Charge, Memory};
-pub use observer::{CallReport, NoObserver, Observer, Refusal};
+pub use observer::{CallDetails, CallReport, NoObserver, Observer, Refusal};
 pub use quire_net::{Client, Share, Shares};
 pub(crate) use registry::ConnectionState;
 pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, OpenConnection};

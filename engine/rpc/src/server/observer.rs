@@ -1,7 +1,10 @@
 //! Server events for the embedding program's metrics and logs.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use quire_http2::Head;
 
 use crate::status::Code;
 use quire_net::Client;
@@ -77,6 +80,56 @@ pub struct CallReport<'a> {
     /// Time from the end of the read that brought its head until its batch of answers was about to be written; it
     /// includes waiting for the batch's other calls, but neither the write nor the time before the read.
     pub elapsed: Duration,
+    /// Set if [`Observer::wants_details`].
+    pub details: Option<CallDetails<'a>>,
+}
+
+/// Details of a finished call.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CallDetails<'a> {
+    /// The caller's address.
+    pub peer: Option<SocketAddr>,
+    /// The name of the caller's credential, if an interceptor found one and the call was admitted.
+    pub credential: Option<&'a str>,
+    /// The field `x-request-id`.
+    pub request_id: Option<&'a [u8]>,
+    /// Bytes of the request's body that came before the call ended.
+    pub bytes_in: u64,
+    /// Bytes of the answer's body, sent or waiting for the caller's windows.
+    pub bytes_out: u64,
+}
+
+/// Details of a call, collected from its head on.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    head: Arc<Head>,
+    credential: Option<Arc<str>>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+impl Notes {
+    pub(crate) fn new(head: Arc<Head>) -> Self {
+        Self { head, credential: None, bytes_in: 0, bytes_out: 0 }
+    }
+
+    pub(crate) fn set_client(&mut self, client: &Client) {
+        self.credential = match client {
+            Client::Credential(name) => Some(Arc::clone(name)),
+            _ => None,
+        };
+    }
+
+    pub(crate) fn details(&self, peer: Option<SocketAddr>) -> CallDetails<'_> {
+        CallDetails {
+            peer,
+            credential: self.credential.as_deref(),
+            request_id: self.head.get(b"x-request-id"),
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+        }
+    }
 }
 
 /// Hooks; they run inside the connection's task and must be quick.
@@ -85,6 +138,11 @@ pub trait Observer: Send + Sync {
     fn connection_opened(&self, _peer: Option<SocketAddr>) {}
     /// A connection was closed; the reason is for a log.
     fn connection_closed(&self, _peer: Option<SocketAddr>, _reason: &str) {}
+    /// True if reports of calls should have details, which costs an allocation a call. Asked once, when the server is
+    /// built.
+    fn wants_details(&self) -> bool {
+        false
+    }
     /// A gRPC call ended, successfully or not.
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.

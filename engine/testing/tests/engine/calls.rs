@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{NEVER, Running, begin, open, text};
 use quire_rpc::client::Settings;
-use quire_rpc::server::{CallReport, Method, Observer};
+use quire_rpc::server::{CallReport, Client, Method, Observer};
 use quire_rpc::{Code, Encoding, Limits, Request, Response, Stream};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
@@ -61,6 +61,90 @@ async fn time_of_a_call_is_reported_before_its_answer_whether_it_waits_or_keeps_
     let times = times.0.lock().unwrap();
     assert_eq!(times.len(), 2);
     assert!(times.iter().all(|time| *time >= Duration::from_millis(DELAY_MS.into())), "{times:?}");
+}
+
+/// Records the details of calls, if wanted.
+#[derive(Default)]
+struct Details {
+    is_wanted: bool,
+    calls: Mutex<Vec<Option<Detail>>>,
+}
+
+/// Path, outcome, credential, request id, and bytes in and out.
+type Detail = (String, Code, Option<String>, Option<Vec<u8>>, usize, usize);
+
+impl Observer for Details {
+    fn wants_details(&self) -> bool {
+        self.is_wanted
+    }
+
+    fn call_finished(&self, call: &CallReport<'_>) {
+        let details = call.details.map(|details| {
+            assert!(details.peer.is_some_and(|peer| peer.ip().is_loopback()));
+            let bytes = |bytes| usize::try_from(bytes).unwrap();
+            let (credential, id) = (details.credential.map(str::to_owned), details.request_id.map(<[u8]>::to_vec));
+            (call.path.to_owned(), call.code, credential, id, bytes(details.bytes_in), bytes(details.bytes_out))
+        });
+        self.calls.lock().unwrap().push(details);
+    }
+}
+
+/// A server whose callers have the credential `till` if they send a request id.
+async fn detailed(is_wanted: bool) -> (Running, Arc<Details>) {
+    let details = Arc::new(Details { is_wanted, ..Details::default() });
+    let observer = Arc::clone(&details) as Arc<dyn Observer>;
+    let named = |_: &str, request: &mut Request<()>| {
+        if request.metadata().get("x-request-id").is_some() {
+            request.extensions_mut().insert(Client::Credential(Arc::from("till")));
+        }
+        Ok(())
+    };
+    (Running::with(Limits::default(), |builder| builder.observer(observer).interceptor(named)).await, details)
+}
+
+/// Length of messages with their prefixes.
+fn framed(messages: &[Message]) -> usize {
+    messages.iter().map(|message| 5 + quire_rpc::prost::Message::encoded_len(message)).sum()
+}
+
+#[tokio::test]
+async fn details_of_a_call_have_its_caller_and_the_bytes_of_all_its_messages() {
+    let (server, details) = detailed(true).await;
+    let client = server.client().await;
+    let mut expected = Vec::new();
+    let mut expect = |path: &str, code: Code, is_named: bool, bytes_in: usize, bytes_out: usize| {
+        let (credential, id) = (is_named.then(|| "till".to_owned()), is_named.then(|| b"7".to_vec()));
+        expected.push(Some((format!("/testing.Echo/{path}"), code, credential, id, bytes_in, bytes_out)));
+    };
+    let mut named = Request::new(text("hello"));
+    named.metadata_mut().append("x-request-id", "7").unwrap();
+    let reply = client.call(named).await.unwrap().into_inner();
+    expect("Call", Code::Ok, true, framed(&[text("hello")]), framed(&[reply]));
+    let reply = client.call(text("nameless")).await.unwrap().into_inner();
+    expect("Call", Code::Ok, false, framed(&[text("nameless")]), framed(&[reply]));
+    let failing = Message { fail: 5, ..text("x") };
+    client.call(failing.clone()).await.unwrap_err();
+    expect("Call", Code::NotFound, false, framed(&[failing]), 0);
+    let late = Message { delay_ms: 1, ..text("later") };
+    let reply = client.late(late.clone()).await.unwrap().into_inner();
+    expect("Late", Code::Ok, false, framed(&[late]), framed(&[reply]));
+    let many = Message { count: 1000, ..text("x") };
+    let (mut replies, mut received) = (client.many(many.clone()).await.unwrap().into_inner(), Vec::new());
+    while let Some(message) = replies.message().await.unwrap() {
+        received.push(message);
+    }
+    expect("Many", Code::Ok, false, framed(&[many]), framed(&received));
+    let parts = ["a", "b", "c"].map(text).to_vec();
+    let joined = client.join(List(parts.clone())).await.unwrap().into_inner();
+    expect("Join", Code::Ok, false, framed(&parts), framed(&[joined]));
+    assert_eq!(*details.calls.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn details_are_left_out_unless_they_are_wanted() {
+    let (server, details) = detailed(false).await;
+    server.client().await.call(text("hello")).await.unwrap();
+    assert_eq!(*details.calls.lock().unwrap(), [None]);
 }
 
 #[tokio::test]

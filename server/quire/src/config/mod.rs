@@ -16,7 +16,7 @@ use crate::{
     cli::{ConfigArgs, Flag, ServeArgs},
     process,
     services::SERVICES,
-    telemetry::{self, Log},
+    telemetry::{self, Calls, Log, Outcomes},
 };
 
 /// The default main port.
@@ -154,6 +154,12 @@ const MEANINGS: Meanings = &[
     ),
     ("log.level", "a level, or a filter such as `info,kv=debug`"),
     ("log.format", "`json` for machines"),
+    (
+        "log.calls",
+        "ended calls and HTTP requests to log ([The log of calls](operate/watch.md#the-log-of-calls))",
+    ),
+    ("log.calls_slower_than", "time from which a call is logged with any outcome; 0 for none"),
+    ("log.calls_per_second", "lines of calls a second; those left out are counted"),
 ];
 
 /// Shorter tokens can be guessed.
@@ -192,6 +198,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let filter = from.text("log.level", "info")?;
     telemetry::check(&filter).map_err(|want| from.refuse("log.level", &filter, want))?;
     let json = from.choice("log.format", &[("text", false), ("json", true)])?;
+    let calls = calls(from)?;
     let tokens = from.reloaded_path("server.tokens")?.filter(|path| !path.as_os_str().is_empty());
     from.set_tokens(tokens.is_some());
     from.read_open(Scope::Metrics)?;
@@ -201,7 +208,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     }
     from.ports_differ()?;
     from.refuse_exposed()?;
-    let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
+    let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json, calls });
     let (connections, connections_set) = (from.connections_wanted(), from.connections_set());
     Ok(Config {
         listen,
@@ -222,6 +229,15 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         services,
         in_force: from.in_force(),
     })
+}
+
+/// The log of calls.
+fn calls(from: &mut Reader<'_>) -> Result<Calls, Refused> {
+    let outcomes = [("off", Outcomes::None), ("failures", Outcomes::Failures), ("all", Outcomes::All)];
+    let outcomes = from.choice("log.calls", &outcomes)?;
+    let slower_than = from.milliseconds("log.calls_slower_than", 0, 0..=86_400_000)?;
+    let per_second = from.whole("log.calls_per_second", 100, 1..=100_000)?;
+    Ok(Calls { outcomes, slower_than, per_second: u32::try_from(per_second).unwrap_or(u32::MAX) })
 }
 
 /// Compression of answers.

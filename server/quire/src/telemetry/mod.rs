@@ -1,5 +1,6 @@
 //! Logs on standard error.
 
+mod calls;
 mod lines;
 mod repeats;
 
@@ -10,6 +11,7 @@ use tracing_subscriber::{
 
 use self::lines::Lines;
 pub(crate) use self::{
+    calls::{CallLog, Calls, HttpReport, Outcomes},
     lines::{flush, share_terminal, take_terminal_back},
     repeats::{show_left_out, show_left_out_now},
 };
@@ -19,6 +21,7 @@ pub(crate) use self::{
 pub(crate) struct Log {
     pub filter: String,
     pub json: bool,
+    pub calls: Calls,
 }
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];

@@ -18,6 +18,8 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context};
 
+use super::calls;
+
 /// Rate of a kind's lines for one address.
 const OF_ADDRESS: Rate = Rate { burst: 20, per_second: 5 };
 /// Rate of a kind's lines for all addresses together.
@@ -155,7 +157,7 @@ pub(super) struct Bounded;
 impl<S: Subscriber> Layer<S> for Bounded {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() > Level::INFO || metadata.target() == UNBOUNDED {
+        if *metadata.level() > Level::INFO || [UNBOUNDED, calls::TARGET].contains(&metadata.target()) {
             return true;
         }
         let mut address = Address(None);

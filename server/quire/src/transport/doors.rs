@@ -22,6 +22,8 @@ use hosting::{
 };
 use quire_rpc::{Peer, Request, Status, Until, server::Builder};
 
+use super::logged::Logged;
+
 /// Paths that need no credential.
 const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];
 
@@ -157,8 +159,13 @@ fn check_page(port: &Port, request: &HttpRequest) -> Result<(), Box<Response>> {
     let nowhere = Arc::default();
     let peer: &Arc<Peer> = request.extensions().get().unwrap_or(&nowhere);
     let denied = match authenticator.admit(sent, peer) {
-        Ok(name) => {
-            name.inspect(|_| peer.set_known());
+        Ok(admitted) => {
+            if let Some(admitted) = admitted {
+                peer.set_known();
+                if let Some(logged) = request.extensions().get::<Arc<Logged>>() {
+                    logged.set_credential(admitted.name());
+                }
+            }
             return Ok(());
         }
         Err(denied) => denied,

@@ -5,6 +5,7 @@ mod counts;
 mod doors;
 mod health;
 pub(crate) mod local;
+mod logged;
 mod observer;
 pub(crate) mod tls;
 
@@ -46,6 +47,7 @@ use crate::{
     config::Hosts,
     pages::{self, Index, Services},
     process,
+    telemetry::CallLog,
 };
 
 /// Paths answered even when the server is overloaded.
@@ -67,6 +69,8 @@ pub(crate) struct Front {
     /// The metrics.
     pub metrics: Registry,
     pub refusals: Refusals,
+    /// Set if calls are logged.
+    pub calls: Option<Arc<CallLog>>,
     /// Set for TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// Host names accepted on loopback ports.
@@ -111,7 +115,7 @@ impl Transport {
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
         count(&mut metrics, &counts, &server, &refusals, &limits);
-        let observer = observer(counts, refusals);
+        let observer = observer(counts, refusals, front.calls.clone());
         let counted = observer(&builder);
         let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
         let ports: Vec<Route<SocketAddr>> = services.iter().flat_map(|service| service.ports()).collect();
@@ -157,6 +161,7 @@ impl Transport {
         let fronts = std::mem::take(&mut site.fronts);
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let pages = pages::with_fronts(doors::guard_pages(pages, &scopes, &auth, address), fronts);
+        let pages = logged::logged(pages, front.calls);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let builder = match compression {
             None => builder,
@@ -232,12 +237,12 @@ fn grpc(
     (builder.add_service(health_service).reflection(), health, scopes)
 }
 
-/// Makes observers that count into `counts`.
-fn observer(counts: Counts, refusals: Refusals) -> Observe {
+/// Makes observers that count into `counts`, and log to `calls`.
+fn observer(counts: Counts, refusals: Refusals, calls: Option<Arc<CallLog>>) -> Observe {
     let warnings = Warnings::default();
     Arc::new(move |builder| {
         let counts = counts.of_server(builder.paths());
-        Arc::new(Watch { counts, refusals: refusals.clone(), warnings: warnings.clone() })
+        Arc::new(Watch { counts, refusals: refusals.clone(), warnings: warnings.clone(), calls: calls.clone() })
     })
 }
 

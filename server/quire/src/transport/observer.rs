@@ -1,6 +1,6 @@
 //! Engine events: counted for metrics, and logged if useful to operators.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use hosting::{Client, Warnings, metrics::Refusals};
 use quire_rpc::{
@@ -9,12 +9,15 @@ use quire_rpc::{
 };
 
 use super::counts::MethodCounts;
+use crate::telemetry::CallLog;
 
 /// Observes one server.
 pub(super) struct Watch {
     pub(super) counts: MethodCounts,
     pub(super) refusals: Refusals,
     pub(super) warnings: Warnings,
+    /// Set if calls are logged.
+    pub(super) calls: Option<Arc<CallLog>>,
 }
 
 impl Observer for Watch {
@@ -35,8 +38,15 @@ impl Observer for Watch {
         }
     }
 
+    fn wants_details(&self) -> bool {
+        self.calls.is_some()
+    }
+
     fn call_finished(&self, call: &CallReport<'_>) {
         self.counts.ended(call.method, call.code, call.elapsed);
+        if let (Some(log), Some(details)) = (&self.calls, &call.details) {
+            log.ended(call, details);
+        }
     }
 
     /// Counted but not logged: a client could flood the log.

@@ -92,7 +92,10 @@ impl Start {
                 shell
             }
         };
-        command.args(["serve", "--data", "data", "--log-format", "json"]);
+        command.args(["serve", "--data", "data"]);
+        if !self.flags.iter().any(|flag| flag.starts_with("--log-format")) {
+            command.args(["--log-format", "json"]);
+        }
         if !self.flags.iter().any(|flag| flag.starts_with("--listen")) {
             command.args(["--listen", "127.0.0.1:0"]);
         }

@@ -11,6 +11,7 @@ mod bad_calls;
 mod bad_starts;
 mod browsers;
 mod busy_ports;
+mod calls;
 mod certificates;
 mod client;
 mod configuration;

@@ -10,6 +10,7 @@ pub(crate) mod request;
 pub(crate) mod running;
 pub(crate) mod service;
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,7 +32,7 @@ use crate::message::transcode::{Json, Reading};
 use crate::protocol::Dialect;
 use crate::server::browser::{Cors, Hosts};
 use crate::server::limits::Limits;
-use crate::server::observer::{CallReport, Observer, Refusal};
+use crate::server::observer::{CallReport, Notes, Observer, Refusal};
 use crate::server::registry::ConnectionRegistry;
 use crate::server::reply::sink::Sink;
 use crate::server::reply::{Reply, ReplyState, Templates};
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) limits: Arc<Limits>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// [`Observer::wants_details`].
+    pub(crate) has_details: bool,
     pub(crate) http: Option<Arc<dyn HttpService>>,
     /// The layers around calls, if any.
     pub(crate) layered: Option<Arc<dyn HttpService>>,
@@ -359,8 +362,23 @@ impl Shared {
     /// Reports equal calls that ended; the method is `None` if it does not exist.
     pub(crate) fn report(&self, method: Option<usize>, code: Code, elapsed: Duration, calls: u32) {
         let path = method.map_or("unknown", |method| &self.routes.table[method].path);
-        let report = CallReport { method, path, code, elapsed };
+        let report = CallReport { method, path, code, elapsed, details: None };
         (0..calls).for_each(|_| self.observer.call_finished(&report));
+    }
+
+    /// Reports a call with its details.
+    #[cold]
+    pub(crate) fn report_details(
+        &self,
+        method: Option<usize>,
+        code: Code,
+        elapsed: Duration,
+        notes: &Notes,
+        peer: Option<SocketAddr>,
+    ) {
+        let path = method.map_or("unknown", |method| &self.routes.table[method].path);
+        let details = Some(notes.details(peer));
+        self.observer.call_finished(&CallReport { method, path, code, elapsed, details });
     }
 }
 

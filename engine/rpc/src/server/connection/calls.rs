@@ -27,7 +27,7 @@ use crate::server::call::running::Running;
 use crate::server::call::service::Started;
 use crate::server::call::{Active, Rejected, Shared};
 use crate::server::memory::Lender;
-use crate::server::observer::Refusal;
+use crate::server::observer::{Notes, Refusal};
 use crate::server::reply::plain_http::{self, HttpRunning, Unserved};
 use crate::server::reply::sink::Sink;
 use crate::server::reply::{Reply, ReplyState, Templates};
@@ -43,6 +43,8 @@ pub(super) struct Slot {
     pub(super) stream: StreamKey,
     pub(super) phase: Phase,
     pub(super) started_at: Instant,
+    /// Details of the call, if the observer wants them.
+    pub(super) notes: Option<Box<Notes>>,
 }
 
 #[derive(Default)]
@@ -78,6 +80,8 @@ pub(super) struct Ended {
     pub(super) code: Code,
     pub(super) started_at: Instant,
     pub(super) calls: u32,
+    /// Details, of a single call.
+    pub(super) notes: Option<Box<Notes>>,
 }
 
 /// State shared by consecutive requests with the same head.
@@ -217,12 +221,46 @@ impl Calls {
             if self.slots.len() == self.slots.capacity() {
                 self.slots.reserve_exact(self.slots.len().max(1));
             }
-            self.slots.push(Slot { stream, phase: Phase::Free, started_at: self.now });
+            self.slots.push(Slot { stream, phase: Phase::Free, started_at: self.now, notes: None });
         }
         let slot = &mut self.slots[index];
         slot.stream = stream;
         slot.started_at = self.now;
         slot.free();
+    }
+
+    /// Begins the details of the stream's call, if the observer wants them.
+    #[inline]
+    fn note(&mut self, stream: StreamKey, head: &Arc<Head>) {
+        if self.shared.has_details {
+            self.slots[stream.index()].notes = Some(Box::new(Notes::new(Arc::clone(head))));
+        }
+    }
+
+    /// Adds bytes of the request.
+    #[inline]
+    fn note_received(&mut self, stream: StreamKey, bytes: usize) {
+        if self.shared.has_details
+            && let Some(notes) = &mut self.slots[stream.index()].notes
+        {
+            notes.bytes_in += bytes as u64;
+        }
+    }
+
+    /// Body bytes given to the connection, if the observer wants them; for [`note_sent`](Self::note_sent).
+    #[inline]
+    pub(super) fn sent_so_far(&self) -> Option<u64> {
+        self.shared.has_details.then(|| self.connection.body_bytes())
+    }
+
+    /// Adds what the call has sent since `before`.
+    #[inline]
+    pub(super) fn note_sent(&mut self, stream: StreamKey, before: Option<u64>) {
+        if let Some(before) = before
+            && let Some(notes) = &mut self.slots[stream.index()].notes
+        {
+            notes.bytes_out += self.connection.body_bytes().saturating_sub(before);
+        }
     }
 
     /// Plan for a request with this head.
@@ -239,6 +277,7 @@ impl Calls {
     #[inline]
     pub(super) fn begin(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         self.take_slot(stream);
+        self.note(stream, head);
         if head.is_oversized() {
             self.pace.check_soon();
             let status = self.shared.refusal(Refusal::HeaderBytes);
@@ -413,7 +452,11 @@ impl Calls {
 
     #[inline]
     pub(super) fn data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
-        let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
+        if self.slots.get(stream.index()).is_none_or(|slot| slot.stream != stream) {
+            return;
+        }
+        self.note_received(stream, data.len());
+        let slot = &mut self.slots[stream.index()];
         match &mut slot.phase {
             Phase::Gathering(_) => {
                 self.gather(stream, data, end);
@@ -469,6 +512,8 @@ impl Calls {
             && let Some(message) = self.complete_message(plan, body)
         {
             self.take_slot(stream);
+            self.note(stream, &same.head);
+            self.note_received(stream, body.len());
             self.start(stream, plan, &same.head, None, Intake::Message(&message), Feed::None);
         } else {
             self.begin(stream, &same.head, false);
@@ -531,6 +576,12 @@ impl Calls {
             Ok(admitted) => admitted,
             Err(rejected) => return self.reject(stream, plan, head, &rejected),
         };
+        let before = self.sent_so_far();
+        if before.is_some()
+            && let Some(notes) = &mut self.slots[stream.index()].notes
+        {
+            notes.set_client(self.caller.client());
+        }
         if matches!(intake, Intake::Message(message) if message.compressed) {
             // Its cost is unknown.
             self.pace.check_soon();
@@ -543,7 +594,13 @@ impl Calls {
             state: &mut state,
             output_bytes_max: self.shared.limits.output_bytes_max,
         };
-        match self.shared.start(&call, &mut admitted, intake, spare, &mut cx, &mut reply) {
+        let started = self.shared.start(&call, &mut admitted, intake, spare, &mut cx, &mut reply);
+        if let Some(before) = before
+            && let Some(notes) = &mut self.slots[stream.index()].notes
+        {
+            notes.bytes_out += self.connection.body_bytes().saturating_sub(before);
+        }
+        match started {
             Started::Running(running) => {
                 let (method, deadline) = (Some(plan.method), call.deadline);
                 self.note_blocked(stream);

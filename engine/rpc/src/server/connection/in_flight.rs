@@ -53,9 +53,11 @@ impl Calls {
 
     #[inline]
     pub(crate) fn poll_active(&mut self, stream: StreamKey, active: &mut Active) -> Poll<()> {
+        let before = self.sent_so_far();
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
         let sink = Sink::Http2(&mut self.connection, stream, &self.lender);
         let polled = active.poll(sink, &mut self.templates, self.shared.limits.output_bytes_max, &mut cx);
+        self.note_sent(stream, before);
         if polled.is_pending() {
             active.note_messages(false, self.now);
             self.note_blocked(stream);
@@ -130,7 +132,9 @@ impl Calls {
         status: &Status,
     ) {
         let mut state = self.shared.bare(dialect, head);
+        let before = self.sent_so_far();
         self.reply_with(stream, &mut state).finish(status);
+        self.note_sent(stream, before);
         self.slots[stream.index()].phase = Phase::Free;
         if method.is_none() {
             self.ended(stream, None, status.code());
@@ -216,7 +220,9 @@ impl Calls {
         if self.connection.queued_bytes(stream) > 0 {
             self.connection.reset(stream, ErrorCode::CANCEL);
         } else {
+            let before = self.sent_so_far();
             self.reply_with(stream, &mut state).finish(&status);
+            self.note_sent(stream, before);
         }
         self.finish(stream, method, Code::DeadlineExceeded);
         self.connection.release(stream, unreleased);
@@ -310,7 +316,9 @@ impl Calls {
     #[inline]
     pub(crate) fn ended(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
         let started_at = self.slots[stream.index()].started_at;
-        if let Some(last) = self.ended.last_mut()
+        let notes = if self.shared.has_details { self.slots[stream.index()].notes.take() } else { None };
+        if !self.shared.has_details
+            && let Some(last) = self.ended.last_mut()
             && last.method == method
             && last.code == code
             && last.started_at == started_at
@@ -321,7 +329,7 @@ impl Calls {
         if self.ended.len() >= ENDED_MAX {
             self.report();
         }
-        self.ended.push(Ended { method, code, started_at, calls: 1 });
+        self.ended.push(Ended { method, code, started_at, calls: 1, notes });
     }
 
     /// Reports ended calls to the observer. Called before every write, so that a client finds its answered call counted.
@@ -330,8 +338,12 @@ impl Calls {
             return;
         }
         let now = Instant::now();
-        for Ended { method, code, started_at, calls } in self.ended.drain(..) {
-            self.shared.report(method, code, now.saturating_duration_since(started_at), calls);
+        for Ended { method, code, started_at, calls, notes } in self.ended.drain(..) {
+            let elapsed = now.saturating_duration_since(started_at);
+            match notes {
+                None => self.shared.report(method, code, elapsed, calls),
+                Some(notes) => self.shared.report_details(method, code, elapsed, &notes, self.peer.address),
+            }
         }
         if let Some((code, reason)) = self.templates.refusal.take() {
             self.shared.observer.call_refused(self.caller.client(), code, &reason);

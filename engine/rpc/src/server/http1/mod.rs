@@ -29,7 +29,7 @@ use crate::server::call::service::Started;
 use crate::server::call::{Active, Rejected, Shared, time_is_up};
 use crate::server::connection::in_flight::REFUSED_BYTES_MAX;
 use crate::server::memory::Charge;
-use crate::server::observer::Refusal;
+use crate::server::observer::{Notes, Refusal};
 use crate::server::reply::plain_http::{self, Unserved};
 use crate::server::reply::sink::{Outbox, Sink};
 use crate::server::reply::{Reply, ReplyState, Templates};
@@ -59,6 +59,8 @@ pub(crate) struct Exchange {
     method: Option<usize>,
     stage: Stage,
     body: Body,
+    /// Bytes of it that came before the call ended.
+    body_bytes: u64,
     body_is_over: bool,
     /// Request bytes that may still be discarded after the answer, so that the client can finish.
     discard_bytes: usize,
@@ -103,6 +105,7 @@ impl Exchange {
             method: call.map(|call| call.method),
             stage: Stage::Over,
             body,
+            body_bytes: 0,
             body_is_over: false,
             // An HTTP/1.1 client that is still sending may not read the answer, and take the close for a reset.
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
@@ -243,6 +246,7 @@ impl Exchange {
 
     /// Handles body data, or the body's end.
     fn take(&mut self, data: &[u8], cx: &mut Context<'_>) {
+        self.body_bytes += data.len() as u64;
         match &mut self.stage {
             Stage::Active(active) => {
                 let pushed = active.feed.push(data, self.body_is_over, self.shared.limits.message_bytes_max);
@@ -366,11 +370,24 @@ impl Exchange {
 
     fn report(&mut self, code: Code) {
         if !std::mem::replace(&mut self.is_reported, true) {
-            self.shared.report(self.method, code, self.started_at.elapsed(), 1);
+            self.report_once(code);
             if let (Some((code, reason)), Some(caller)) = (self.templates.refusal.take(), &self.caller) {
                 self.shared.observer.call_refused(caller.client(), code, &reason);
             }
         }
+    }
+
+    fn report_once(&self, code: Code) {
+        let elapsed = self.started_at.elapsed();
+        if !self.shared.has_details {
+            return self.shared.report(self.method, code, elapsed, 1);
+        }
+        let mut notes = Notes::new(Arc::clone(&self.head));
+        (notes.bytes_in, notes.bytes_out) = (self.body_bytes, self.outbox.body_bytes);
+        if let Some(caller) = &self.caller {
+            notes.set_client(caller.client());
+        }
+        self.shared.report_details(self.method, code, elapsed, &notes, self.peer.address);
     }
 }
 

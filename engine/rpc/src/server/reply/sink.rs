@@ -17,6 +17,8 @@ pub(crate) struct Outbox {
     pub(crate) body: VecDeque<Bytes>,
     /// The trailers after the body.
     pub(crate) trailers: Option<http::HeaderMap>,
+    /// Length of the body so far.
+    pub(crate) body_bytes: u64,
     pub(crate) is_ended: bool,
 }
 
@@ -144,6 +146,7 @@ impl Outbox {
     fn send(&mut self, data: Bytes, end: bool) {
         self.is_ended |= end;
         if !data.is_empty() {
+            self.body_bytes += data.len() as u64;
             self.body.push_back(data);
         }
     }
