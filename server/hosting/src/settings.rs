@@ -47,7 +47,7 @@ pub struct Setting {
     pub value: Option<String>,
     /// Type, unit and bounds, in Markdown.
     pub kind: String,
-    /// True for a file that is read again at each SIGHUP.
+    /// True if it, or the file that it names, is read again at each SIGHUP.
     pub is_reloaded: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct InForce {
     pub kind: String,
     /// Its meaning in the reference, in Markdown.
     pub meaning: &'static str,
-    /// True for a file that is read again at each SIGHUP.
+    /// True if it, or the file that it names, is read again at each SIGHUP.
     pub is_reloaded: bool,
 }
 
@@ -446,8 +446,13 @@ impl<'a> Reader<'a> {
 
     /// As [`Reader::path`], of a file that is read again at each SIGHUP.
     pub fn reloaded_path(&mut self, key: &'static str) -> Result<Option<PathBuf>, Refused> {
-        self.declared.entry(key).or_default().is_reloaded = true;
+        self.mark_reloaded(key);
         self.path(key)
+    }
+
+    /// Marks a setting that a SIGHUP reads again.
+    pub fn mark_reloaded(&mut self, key: &'static str) {
+        self.declared.entry(key).or_default().is_reloaded = true;
     }
 
     /// A path without a default.

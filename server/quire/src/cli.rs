@@ -63,7 +63,7 @@ pub(crate) enum Command {
 }
 
 /// Sources of settings, for every command that uses the data folder.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigArgs {
     /// Configuration in TOML [default: quire.toml if it is there]
     #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
@@ -76,7 +76,7 @@ pub(crate) struct ConfigArgs {
     pub set: Vec<String>,
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub config: ConfigArgs,

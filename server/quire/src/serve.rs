@@ -31,13 +31,13 @@ use tokio::{
 use crate::{
     cli::ServeArgs,
     commands::backup,
-    config::{Config, reference},
+    config::{Config, Current, reference},
     console,
     manager::{self, Manager},
     pages::Services,
     process::{self, Descriptors, Disk, Process},
     reload::{self, Files},
-    telemetry::{self, CallLog},
+    telemetry::{self, CallLog, Filter},
     transport::{
         Front, Transport,
         tls::{self, Certificate},
@@ -59,19 +59,27 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let process = Process::started_now();
     let sockets = manager::passed_sockets()?;
     let (config, warnings) = Config::of_server(args)?;
-    telemetry::init(&config.log)?;
+    let filter = telemetry::init(&config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let done = runtime.block_on(run(config, process, sockets));
+    let done = runtime.block_on(run(config, args.clone(), filter, process, sockets));
     // Does not wait, because the console's thread may block in a read forever.
     runtime.shutdown_background();
     telemetry::flush();
     done
 }
 
-async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::Result<ExitCode> {
+async fn run(
+    config: Config,
+    args: ServeArgs,
+    filter: Filter,
+    started: Process,
+    mut sockets: Sockets,
+) -> anyhow::Result<ExitCode> {
+    let calls = config.log.calls.log();
+    let current = Current::new(args, &config, filter, calls.clone());
     let Signals { stop: mut signals, reload: hangup } = Signals::install()?;
     // Before any service, so that a server with a bad file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
@@ -125,7 +133,7 @@ async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::
         drain_timeout: answering(config.drain),
         ..config.limits
     };
-    let (cors, calls) = (Cors::origins(config.cors_origins), config.log.calls.log());
+    let cors = Cors::origins(config.cors_origins);
     if has_credentials && tls.is_none() && !address.ip().is_loopback() {
         tracing::warn!(%address, "tokens come in clear text here: set tls.certificate and tls.key, or have a proxy speak TLS");
     }
@@ -158,7 +166,7 @@ async fn run(config: Config, started: Process, mut sockets: Sockets) -> anyhow::
     if let Some(calls) = calls.clone() {
         beside.spawn(calls.show_left_out());
     }
-    beside.spawn(reload::at_each(hangup, files(&services, certificate, auth), manager.clone(), address));
+    beside.spawn(reload::at_each(hangup, files(current, &services, certificate, auth), manager.clone(), address));
     beside.spawn(manager.clone().watch(threads));
     let drain = config.drain;
     Running { services, operate, serving, beside, stop, signals, manager, calls, drain }.until_stopped().await
@@ -245,8 +253,10 @@ fn plain(error: Error) -> anyhow::Error {
 }
 
 /// Files that are read again at each SIGHUP.
-fn files(services: &Services, certificate: Option<Arc<Certificate>>, auth: AuthPolicy) -> Vec<Files> {
-    let mut files = vec![Files::small("the tokens", move || auth.reload())];
+fn files(current: Current, services: &Services, certificate: Option<Arc<Certificate>>, auth: AuthPolicy) -> Vec<Files> {
+    let current = Arc::new(current);
+    let settings = Files::small("the settings", move || current.read_again());
+    let mut files = vec![settings, Files::small("the tokens", move || auth.reload())];
     if let Some(certificate) = certificate {
         files.push(Files::small("the certificate and its key", move || certificate.reload()));
     }

@@ -1,6 +1,7 @@
 //! The configuration: values from a file, variables and flags, in rising order, read once into valid settings.
 
 mod browsers;
+mod changes;
 pub(crate) mod reference;
 mod sources;
 
@@ -18,6 +19,11 @@ use crate::{
     services::SERVICES,
     telemetry::{self, Calls, Log, Outcomes},
 };
+
+pub(crate) use self::changes::Current;
+
+/// Settings that are applied while the server runs.
+const LIVE: [&str; 4] = ["log.level", "log.calls", "log.calls_slower_than", "log.calls_per_second"];
 
 /// The default main port.
 pub(crate) const PORT: u16 = 10086;
@@ -154,10 +160,7 @@ const MEANINGS: Meanings = &[
     ),
     ("log.level", "a level, or a filter such as `info,kv=debug`"),
     ("log.format", "`json` for machines"),
-    (
-        "log.calls",
-        "ended calls and HTTP requests to log ([The log of calls](operate/watch.md#the-log-of-calls))",
-    ),
+    ("log.calls", "ended calls and HTTP requests to log ([The log of calls](operate/watch.md#the-log-of-calls))"),
     ("log.calls_slower_than", "time from which a call is logged with any outcome; 0 for none"),
     ("log.calls_per_second", "lines of calls a second; those left out are counted"),
 ];
@@ -194,6 +197,9 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     if admin_token.as_ref().is_some_and(|token| token.len() < TOKEN_MIN || !is_sent_whole(token)) {
         let want = format!("at least {TOKEN_MIN} ASCII characters that can be printed, without a blank at either end");
         return Err(from.refuse("admin.token", "(hidden)", want));
+    }
+    for key in LIVE {
+        from.mark_reloaded(key);
     }
     let filter = from.text("log.level", "info")?;
     telemetry::check(&filter).map_err(|want| from.refuse("log.level", &filter, want))?;

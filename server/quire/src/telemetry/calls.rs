@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use quire_rpc::{
     Code,
     server::{CallDetails, CallReport},
@@ -33,7 +34,7 @@ pub(crate) enum Outcomes {
 }
 
 /// Settings of the log of calls.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub outcomes: Outcomes,
     /// Calls that take as long are logged with any outcome; 0 for none.
@@ -46,7 +47,12 @@ impl Calls {
     /// The log; `None` if no call is wanted.
     pub(crate) fn log(self) -> Option<Arc<CallLog>> {
         let is_off = self.outcomes == Outcomes::None && self.slower_than.is_zero();
-        let log = || CallLog { calls: self, start: Instant::now(), second: 0.into(), left_out: 0.into() };
+        let log = || CallLog {
+            calls: ArcSwap::from_pointee(self),
+            start: Instant::now(),
+            second: 0.into(),
+            left_out: 0.into(),
+        };
         (!is_off).then(|| Arc::new(log()))
     }
 
@@ -78,7 +84,7 @@ pub(crate) struct HttpReport<'a> {
 /// The log.
 #[derive(Debug)]
 pub(crate) struct CallLog {
-    calls: Calls,
+    calls: ArcSwap<Calls>,
     start: Instant,
     /// The second since the start in the upper half, and the lines written in it.
     second: AtomicU64,
@@ -86,6 +92,11 @@ pub(crate) struct CallLog {
 }
 
 impl CallLog {
+    /// Changes the settings; returns true if they differ from the last ones.
+    pub(crate) fn set(&self, calls: Calls) -> bool {
+        *self.calls.swap(Arc::new(calls)) != calls
+    }
+
     /// Logs a call, if it is wanted and there is room in this second.
     pub(crate) fn ended(&self, call: &CallReport<'_>, details: &CallDetails<'_>) {
         if !self.takes(call.code != Code::Ok, call.elapsed) {
@@ -125,7 +136,7 @@ impl CallLog {
     }
 
     fn takes(&self, failed: bool, elapsed: Duration) -> bool {
-        if !self.calls.want(failed, elapsed) {
+        if !self.calls.load().want(failed, elapsed) {
             return false;
         }
         let has_room = self.may_write(self.start.elapsed().as_secs());
@@ -137,11 +148,12 @@ impl CallLog {
 
     /// Takes a line of this second, if any is left.
     fn may_write(&self, second: u64) -> bool {
+        let lines_max = u64::from(self.calls.load().per_second);
         let take = |state: u64| {
             if state >> 32 != second {
                 return Some(second << 32 | 1);
             }
-            (state & u64::from(u32::MAX) < u64::from(self.calls.per_second)).then(|| state + 1)
+            (state & u64::from(u32::MAX) < lines_max).then(|| state + 1)
         };
         self.second.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
@@ -158,7 +170,7 @@ impl CallLog {
     pub(crate) fn show_left_out_now(&self) {
         let lines = self.left_out.swap(0, Relaxed);
         if lines > 0 {
-            let limit = self.calls.per_second;
+            let limit = self.calls.load().per_second;
             tracing::info!(target: TARGET, lines, limit, "calls were left out: log.calls_per_second");
         }
     }

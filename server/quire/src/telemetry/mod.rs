@@ -6,7 +6,8 @@ mod repeats;
 
 use anyhow::Context;
 use tracing_subscriber::{
-    field::MakeExt as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Registry, field::MakeExt as _, filter::Targets, fmt, layer::SubscriberExt as _, reload,
+    util::SubscriberInitExt as _,
 };
 
 use self::lines::Lines;
@@ -43,22 +44,35 @@ pub(crate) fn check(filter: &str) -> Result<(), &'static str> {
     if known && filter.parse::<Targets>().is_ok() { Ok(()) } else { Err(WANT) }
 }
 
+/// The filter of the log, to change it.
+pub(crate) struct Filter(reload::Handle<Targets, Registry>);
+
+impl Filter {
+    pub(crate) fn set(&self, filter: &str) -> anyhow::Result<()> {
+        Ok(self.0.reload(parse(filter)?)?)
+    }
+}
+
+fn parse(filter: &str) -> anyhow::Result<Targets> {
+    filter.parse().with_context(|| format!("log.level must be {WANT}"))
+}
+
 /// Starts logging; once in a process.
-pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
-    let filter: Targets = log.filter.parse().with_context(|| format!("log.level must be {WANT}"))?;
+pub(crate) fn init(log: &Log) -> anyhow::Result<Filter> {
+    let (filter, handle) = reload::Layer::new(parse(&log.filter)?);
     let is_json = log.json;
     lines::start(is_json).context("cannot start the thread of the log")?;
     let writer = move || Lines { is_json };
     // A line that cannot be written is lost: reporting it on standard error would panic.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     if is_json {
-        tracing_subscriber::registry().with(lines.json()).with(filter).with(repeats::Bounded).init();
+        tracing_subscriber::registry().with(filter).with(lines.json()).with(repeats::Bounded).init();
     } else {
         let fields = fmt::format::debug_fn(lines::field).delimited(" ");
         let lines = lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).fmt_fields(fields);
-        tracing_subscriber::registry().with(lines).with(filter).with(repeats::Bounded).init();
+        tracing_subscriber::registry().with(filter).with(lines).with(repeats::Bounded).init();
     }
-    Ok(())
+    Ok(Filter(handle))
 }
 
 #[cfg(test)]

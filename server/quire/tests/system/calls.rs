@@ -1,6 +1,7 @@
 //! The log of calls: its fields, its choice, and its bound.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::TcpStream,
 };
@@ -176,4 +177,40 @@ async fn lines_beyond_the_bound_are_counted() {
         (written.len() as u64 + left_out == CALLS).then_some(counts)
     });
     assert!(!counts.is_empty() && counts.iter().all(|line| line["limit"] == 7), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_signal_changes_the_level_and_the_choice_of_calls_and_names_what_waits_for_a_start() {
+    let folder = folder();
+    let set = |level: &str, calls: &str, connections: u32| {
+        let text = format!("[log]\nlevel = '{level}'\ncalls = '{calls}'\n[limits]\nconnections = {connections}\n");
+        fs::write(folder.path().join("quire.toml"), text).expect("a file");
+    };
+    set("info", "failures", 100);
+    let server = Start::default().serve(folder.path());
+    let shop = server.shop();
+    let signal = |said: &str, times: usize| {
+        server.signal("HUP");
+        wait_for(said, || (server.log.text().matches(said).count() >= times).then_some(()));
+    };
+    shop.lookup(one(BOOK)).await.expect("a book");
+    // Calls are below this level, and the limit waits.
+    set("warn", "all", 77);
+    signal("hold from the next start on", 1);
+    let line = server.log.text();
+    let line = line.lines().find(|line| line.contains("hold from the next start on")).expect("a line");
+    assert!(line.contains("\"settings\":\"limits.connections\""), "{line}");
+    shop.lookup(one(BOOK)).await.expect("a book");
+    // None of it is applied.
+    set("loud", "off", 100);
+    signal("the settings cannot be read again; the last ones hold", 1);
+    set("info", "all", 100);
+    signal("the level of the log has changed", 2);
+    shop.lookup(one(BOOK)).await.expect("a book");
+    let line = ended(&server, 1).await.remove(0);
+    assert_eq!(line["code"], "Ok");
+    server.signal("TERM");
+    server.log.until("\"stopped\"");
+    assert_eq!(lines(&server).len(), 1);
+    assert_eq!(server.log.text().matches("hold from the next start on").count(), 1);
 }
