@@ -27,7 +27,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Like [`line`], but keeps newlines: for messages of this program that quote untrusted text.
+/// Like [`line()`], but keeps newlines: for messages of this program that quote untrusted text.
 pub fn lines(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
