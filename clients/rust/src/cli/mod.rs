@@ -34,12 +34,16 @@ pub fn run(program: &'static str, words: impl IntoIterator<Item = OsString>) -> 
     exit.into()
 }
 
+/// The flags, and the commands as a part of their help.
+pub fn flags(program: &'static str) -> clap::Command {
+    let help = format!("Commands:\n{}\n{AFTER_HELP}", commands());
+    Args::command().name(program).no_binary_name(true).after_help(help)
+}
+
 /// An error is a usage error.
 fn start(program: &'static str, words: impl IntoIterator<Item = OsString>) -> Result<Exit, String> {
     let line = Line::command();
-    let help = format!("Commands:\n{}\n{AFTER_HELP}", commands());
-    let command = Args::command().name(program).no_binary_name(true).after_help(help);
-    let args = match command.try_get_matches_from(words).and_then(|found| Args::from_arg_matches(&found)) {
+    let args = match flags(program).try_get_matches_from(words).and_then(|found| Args::from_arg_matches(&found)) {
         Ok(args) => args,
         Err(error) if error.use_stderr() => return Err(reason(&error, "--help lists the flags")),
         Err(shown) => {
