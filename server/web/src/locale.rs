@@ -1,5 +1,7 @@
 //! Numbers and prices in the visitor's form, by `Accept-Language` (RFC 9110 section 12.5.4).
 
+use std::fmt::Write as _;
+
 use axum::http::{HeaderMap, header};
 use bookstore::Cents;
 
@@ -141,7 +143,11 @@ impl Locale {
     /// An amount with two decimals. The shop's contract names no currency.
     pub(crate) fn price(&self, price: Cents) -> String {
         let cents = price.get();
-        format!("{}{}{:02}", self.count(cents / 100), self.decimal, cents % 100)
+        let mut text = self.count(cents / 100);
+        text.push(self.decimal);
+        // A string takes all that is written.
+        let _ = write!(text, "{:02}", cents % 100);
+        text
     }
 }
 

@@ -54,14 +54,13 @@ impl Stock {
 }
 
 /// The cover of a book: its number chooses colours and motif, so that a book always looks the same.
-#[derive(Clone, Debug, Template)]
-#[template(path = "cover.html")]
+#[derive(Clone, Debug)]
 pub(crate) struct Cover {
-    book: Arc<Book>,
-    palette: u32,
-    motif: u32,
+    pub(crate) book: Arc<Book>,
+    pub(crate) palette: u32,
+    pub(crate) motif: u32,
     /// Class for the length of the title.
-    length: &'static str,
+    pub(crate) length: &'static str,
 }
 
 impl Cover {
@@ -78,8 +77,7 @@ impl Cover {
 }
 
 /// A book in a list.
-#[derive(Clone, Debug, Template)]
-#[template(path = "card.html")]
+#[derive(Clone, Debug)]
 pub(crate) struct Card {
     id: BookId,
     cover: Cover,
@@ -120,8 +118,7 @@ pub(crate) fn books(count: u64, locale: Locale) -> String {
 }
 
 /// A form that buys one copy.
-#[derive(Clone, Debug, Template)]
-#[template(path = "buy.html")]
+#[derive(Clone, Debug)]
 pub(crate) struct BuyForm {
     pub(crate) id: BookId,
     pub(crate) key: FormKey,

@@ -95,7 +95,7 @@ pub(super) fn speed(figures: &Figures) -> [String; 2] {
     let commits = figures.commits.unwrap_or_default();
     [
         format!(
-            "speed      {:.1} purchases and {:.1} calls a second, {} calls wait",
+            "speed      {:.1} purchases and {:.1} calls a second, {} waiting",
             bought.per_second, calls.per_second, calls.in_flight
         ),
         format!(
