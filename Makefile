@@ -34,9 +34,10 @@ FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-# Without what a first run does not need; `cargo build --release -p server` has PostgreSQL, the key-value journal, zstd and brotli.
+# Built as the tests are, to start soon; `cargo build --release -p server` is fast, and has PostgreSQL, the key-value journal, zstd
+# and brotli.
 run: ## start the server on the embedded database with the sample catalogue
-	cargo run --release -p server --no-default-features -- serve
+	cargo run -p server --no-default-features -- serve
 
 # What needs only Rust and a C compiler: not the fuzz targets, which need C++, nor PostgreSQL. The benchmarks need more crates.
 PARTS := server/activation,server/brotli,server/journal,server/zstd

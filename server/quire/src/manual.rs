@@ -110,9 +110,6 @@ mod tests {
         assert!(page("quire-serve.1").contains("\\-\\-records\\-csv"));
         let client = page("quire-client.1");
         let notes = client.split_once("\n.SH NOTES\n.nf\n").expect("notes").1;
-        assert!(
-            notes.split_once("\n.fi\n").is_some_and(|(notes, _)| notes.contains("\n  buy ")),
-            "{notes}"
-        );
+        assert!(notes.split_once("\n.fi\n").is_some_and(|(notes, _)| notes.contains("\n  buy ")), "{notes}");
     }
 }

@@ -160,6 +160,9 @@ async fn run(
     let serving = tokio::spawn(transport.serve(listener));
     descriptors.log(&config.connections_set, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_secs_f64() * 1000.0, "listening");
+    if cfg!(debug_assertions) {
+        tracing::info!("built without optimisation: a call costs some ten times what it costs in a release build");
+    }
     manager.ready(address).await;
     let mut beside = JoinSet::new();
     beside.spawn(telemetry::show_left_out());
