@@ -3,7 +3,9 @@
 //! On the wire the message is percent-encoded and the details are base64.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -142,6 +144,7 @@ struct Parts {
     message: Cow<'static, str>,
     details: Bytes,
     metadata: Metadata,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Status {
@@ -158,7 +161,14 @@ impl Status {
     /// Creates a status with an encoded, machine-readable `google.rpc.Status`.
     pub fn with_details(code: Code, message: impl Into<Cow<'static, str>>, details: Bytes) -> Self {
         let message = message.into();
-        Self(Box::new(Parts { code, reach: Reach::default(), message, details, metadata: Metadata::new() }))
+        Self(Box::new(Parts {
+            code,
+            reach: Reach::default(),
+            message,
+            details,
+            metadata: Metadata::new(),
+            source: None,
+        }))
     }
 
     /// The code.
@@ -168,14 +178,14 @@ impl Status {
 
     /// The status in an error or among its causes, if any.
     #[cfg(any(feature = "http1", feature = "tower"))]
-    pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+    pub(crate) fn in_error(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut causes = std::iter::successors(Some(error), |error| (*error).source());
         causes.find_map(|error| error.downcast_ref::<Self>()).cloned()
     }
 
     /// Status of a call whose layer failed: that in the error, or gRPC's code for other kinds of errors.
     #[cfg(feature = "tower")]
-    pub(crate) fn of_layer(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn of_layer(error: &(dyn Error + 'static)) -> Self {
         Self::in_error(error).unwrap_or_else(|| Self::unknown(error.to_string()))
     }
 
@@ -190,6 +200,13 @@ impl Status {
         let milliseconds = delay.map_or_else(|| "-1".to_owned(), |delay| delay.as_millis().to_string());
         // The name and digits are always valid.
         let _ = self.metadata_mut().insert("grpc-retry-pushback-ms", &milliseconds);
+        self
+    }
+
+    /// Sets the error behind this one, which [`Error::source`] returns. It is not sent.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into().into());
         self
     }
 
@@ -258,7 +275,11 @@ impl fmt::Display for Status {
     }
 }
 
-impl std::error::Error for Status {}
+impl Error for Status {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
 
 /// A handler's metadata is its own, so that what is wrong with it is no fault of the caller.
 impl From<MetadataError> for Status {

@@ -3,6 +3,7 @@
 mod call;
 mod channel;
 mod connection;
+mod failure;
 #[cfg(feature = "http1")]
 mod http1;
 mod settings;
@@ -14,6 +15,7 @@ pub use call::path::{Path, PathRef};
 pub use call::raw::{HttpAnswer, HttpFailure, HttpRequest, RawAnswer, RawReply, WireMessage};
 pub use channel::target::{Address, NO_TLS, ONLY_TLS, Resolver, Traffic, UNTRUSTED};
 pub use channel::{Builder, Channel};
+pub use failure::{TransportError, TransportFailure};
 pub use settings::{ConnectError, HttpVersion, Protocol, RetryPolicy, Settings};
 #[cfg(feature = "tower")]
 pub use tower::HttpChannel;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::failure::TransportError;
 use crate::lifetime::Lifetime;
 use crate::message::compression::Encoding;
 use crate::protocol::{ClientDialect, Codec};
@@ -157,20 +158,42 @@ impl Settings {
 }
 
 /// The address is invalid, or the server cannot be reached.
-#[derive(Debug)]
-pub struct ConnectError(pub(super) String);
+#[derive(Clone, Debug)]
+pub struct ConnectError {
+    text: String,
+    source: Option<TransportError>,
+}
 
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl ConnectError {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), source: None }
+    }
+
+    /// The failure to reach this server.
+    pub(super) fn unreachable(authority: &str, source: TransportError) -> Self {
+        Self { text: format!("cannot reach {authority}: {source}"), source: Some(source) }
     }
 }
 
-impl std::error::Error for ConnectError {}
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
 
 impl From<ConnectError> for Status {
     fn from(error: ConnectError) -> Self {
-        Self::unavailable(error.0).with_reach(Reach::Untouched)
+        let status = Self::unavailable(error.text).with_reach(Reach::Untouched);
+        match error.source {
+            Some(source) => status.with_source(source),
+            None => status,
+        }
     }
 }
 
