@@ -39,6 +39,7 @@ macro_rules! include_proto {
 mod body;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod details;
 mod envelope;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
+use prost::Message as _;
 use prost_types::Any;
 use quire_http2::ErrorCode;
 
@@ -208,6 +209,25 @@ impl Status {
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into().into());
         self
+    }
+
+    /// Adds a detail for programs: one of [`details`](crate::details), or a message of the service's own with a
+    /// [`prost::Name`].
+    #[must_use]
+    pub fn with_detail<T: prost::Message + prost::Name>(mut self, detail: &T) -> Self {
+        let mut all = Details { code: self.code() as i32, message: self.message().to_owned(), details: Vec::new() };
+        all.details = Details::decode(self.details()).unwrap_or_default().details;
+        let type_url = format!("type.googleapis.com/{}", T::full_name());
+        all.details.push(Any { type_url, value: detail.encode_to_vec() });
+        self.0.details = all.encode_to_vec().into();
+        self
+    }
+
+    /// The first detail of this type, if there is one that can be decoded.
+    pub fn detail<T: prost::Message + prost::Name + Default>(&self) -> Option<T> {
+        let details = Details::decode(self.details()).ok()?.details;
+        let is_wanted = |detail: &&Any| detail.type_url.rsplit('/').next() == Some(&*T::full_name());
+        details.iter().filter(is_wanted).find_map(|detail| T::decode(&*detail.value).ok())
     }
 
     /// Sets the progress of the call.

@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::support::Running;
+use crate::support::{Running, text};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use quire_rpc::Limits;
+use quire_rpc::client::{Codec, HttpVersion, Protocol, Settings};
+use quire_rpc::details::{BadRequest, DebugInfo, ErrorInfo, QuotaFailure, QuotaViolation, RetryInfo};
+use quire_rpc::prost::Message as _;
 use quire_rpc::server::Cors;
+use quire_rpc::{Code, Details, Limits, Request, Status};
+use rpc_testing::proto::echo_client::EchoClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -201,4 +205,60 @@ async fn an_idle_connection_of_http1_ends_and_a_call_that_lasts_longer_does_not(
     stream.read_to_end(&mut bytes).await.unwrap();
     assert!(bytes.starts_with(b"HTTP/1.1 200") && bytes.ends_with(body.replace(' ', "").as_bytes()));
     assert!((Duration::from_millis(400)..Duration::from_secs(5)).contains(&began.elapsed()), "{:?}", began.elapsed());
+}
+
+fn detailed() -> Status {
+    let pause = quire_rpc::prost_types::Duration { seconds: 1, nanos: 500_000_000 };
+    let violation = QuotaViolation { subject: "reader".to_owned(), description: "ten calls a day".to_owned() };
+    let info =
+        ErrorInfo { reason: "OUT_OF_STOCK".to_owned(), domain: "shop.example".to_owned(), ..ErrorInfo::default() };
+    Status::resource_exhausted("not today")
+        .with_detail(&BadRequest::field("name", "it is empty"))
+        .with_detail(&RetryInfo { retry_delay: Some(pause) })
+        .with_detail(&QuotaFailure { violations: vec![violation] })
+        .with_detail(&info)
+}
+
+#[tokio::test]
+async fn details_of_google_rpc_are_the_same_in_every_protocol() {
+    let refuse = |_: &str, _: &mut Request<()>| Err(detailed());
+    let server = Running::with(Limits::default(), |builder| builder.interceptor(refuse)).await;
+    for (protocol, http) in [
+        (Protocol::Grpc, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http2),
+    ] {
+        let settings = Settings { protocol, http, codec: Codec::Json, ..Settings::default() };
+        let client = EchoClient::new(server.channel(settings).await);
+        let unary = client.call(text("x")).await.unwrap_err();
+        let streamed = match client.many(text("x")).await {
+            Ok(stream) => stream.into_inner().message().await.unwrap_err(),
+            Err(status) => status,
+        };
+        for status in [unary, streamed] {
+            assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "not today"), "{protocol:?}");
+            assert_eq!(status.detail(), Some(BadRequest::field("name", "it is empty")), "{protocol:?}");
+            assert_eq!(status.detail::<RetryInfo>().unwrap().retry_delay.unwrap().nanos, 500_000_000, "{protocol:?}");
+            assert_eq!(status.detail::<QuotaFailure>().unwrap().violations[0].subject, "reader", "{protocol:?}");
+            assert_eq!(status.detail::<ErrorInfo>().unwrap().reason, "OUT_OF_STOCK", "{protocol:?}");
+            assert_eq!(status.detail::<DebugInfo>(), None, "{protocol:?}");
+        }
+    }
+    let answer = ask(server.address, CALL, &[JSON], b"{}").await;
+    // The bytes as protobuf's specification has them: field 1, a Duration of seconds and nanoseconds.
+    let value = BASE64_STANDARD.encode(b"\x0a\x08\x08\x01\x10\x80\xca\xb5\xee\x01");
+    let wanted = format!(r#"{{"type":"google.rpc.RetryInfo","value":"{}"}}"#, value.trim_end_matches('='));
+    assert!(answer.text().contains(&wanted), "{} without {wanted}", answer.text());
+}
+
+#[test]
+fn details_are_in_the_form_that_other_implementations_read() {
+    let status = detailed();
+    let details = Details::decode(status.details()).unwrap();
+    assert_eq!((details.code, &*details.message), (Code::ResourceExhausted as i32, "not today"));
+    let names: Vec<_> = details.details.iter().map(|detail| &*detail.type_url).collect();
+    let google = ["BadRequest", "RetryInfo", "QuotaFailure", "ErrorInfo"];
+    assert_eq!(names, google.map(|name| format!("type.googleapis.com/google.rpc.{name}")));
+    assert_eq!(details.details[0].value, b"\x0a\x13\x0a\x04name\x12\x0bit is empty");
 }
