@@ -130,12 +130,10 @@ async fn a_stream_counts_the_bytes_of_all_its_messages() {
     drop(watch);
     let line = ended(&server, 1).await.remove(0);
     assert_eq!(line["method"], "/grpc.health.v1.Health/Watch", "{line}");
-    // A prefix, and SERVING in two bytes.
-    assert_eq!(
-        (&line["bytes_in"], &line["bytes_out"], &line["code"]),
-        (&5.into(), &7.into(), &"Cancelled".into()),
-        "{line}"
-    );
+    assert_eq!((&line["bytes_in"], &line["code"]), (&5.into(), &"Cancelled".into()), "{line}");
+    // A prefix, and a status in two bytes; a server that has just started may send two.
+    let out = line["bytes_out"].as_u64().unwrap_or_default();
+    assert!(out > 0 && out.is_multiple_of(7), "{line}");
     assert!(line.get("credential").is_none(), "{line}");
     server.stop();
 }
