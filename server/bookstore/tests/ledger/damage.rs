@@ -377,6 +377,28 @@ fn a_store_without_a_head_gets_one() {
 }
 
 #[test]
+fn numbers_that_were_lost_before_the_log_had_a_head_are_no_loss() {
+    let (shop, _, log) = sold(4);
+    let last = log.len();
+    shop.other_program(&format!(
+        "DELETE FROM meta WHERE name LIKE 'log_%';
+         DELETE FROM entry WHERE number >= {last} - 1;
+         INSERT OR REPLACE INTO meta VALUES ('keys_indexed_up_to', {last})"
+    ));
+    fs::remove_file(shop.folder.path().join(HEAD)).expect("it can go");
+    for _ in 0..3 {
+        let store = shop.open(&Settings::default());
+        assert_eq!(shop.log(&store).len(), last - 2, "the lost entries stay lost");
+        close(&store);
+    }
+    goes_on(&shop, &Settings::default());
+    let store = shop.open(&Settings::default());
+    let number = shop.log(&store).last().map(|entry| entry.number.unsigned_abs());
+    assert_eq!(number, Some(last as u64 + 1), "no number is given twice");
+    close(&store);
+}
+
+#[test]
 fn a_head_that_finds_no_room_is_named() {
     let shop = Shop::new();
     symlink("/dev/full", shop.folder.path().join(HEAD)).expect("a link");

@@ -35,12 +35,12 @@ pub(super) enum Checked {
 
 /// Checks that the log holds what its head says. `accepted` is the number of lost entries that the operator accepts.
 pub(super) fn check(file: &Connection, path: &Path, accepted: Option<u64>) -> Result<Checked, OpenError> {
-    let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
-    // A transaction of another process is in the log and in the head, or in neither.
-    file.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-    let found = read_head(path).and_then(|head| compare(file, path, head));
-    file.execute_batch("ROLLBACK").map_err(failed)?;
-    match found? {
+    let mut found = compare_in(file, path, "BEGIN")?;
+    if matches!(found, Found::Lost(_)) {
+        // Under the write lock a transaction of another process is in the log and in the head, or in neither.
+        found = compare_in(file, path, "BEGIN IMMEDIATE")?;
+    }
+    match found {
         Found::Fits(id) => {
             if let Some(count) = accepted {
                 tracing::warn!(count, path = %path.display(), "no entry is lost; start the server without --accept-loss");
@@ -51,6 +51,16 @@ pub(super) fn check(file: &Connection, path: &Path, accepted: Option<u64>) -> Re
         Found::Lost(loss) if accepted == Some(loss.lost) => Ok(Checked::Accepted(loss)),
         Found::Lost(loss) => Err(OpenError::Lost(loss)),
     }
+}
+
+/// Compares in a transaction that `begin` begins. The first read of the file comes after that of the head, so that what the
+/// head says is committed is there.
+fn compare_in(file: &Connection, path: &Path, begin: &str) -> Result<Found, OpenError> {
+    let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
+    file.execute_batch(begin).map_err(failed)?;
+    let found = read_head(path).and_then(|head| compare(file, path, head));
+    file.execute_batch("ROLLBACK").map_err(failed)?;
+    found
 }
 
 /// Refuses to make a new file beside the head of one that is gone.
@@ -167,7 +177,7 @@ fn last_number(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))
 }
 
-/// What a head says about the log.
+/// Records of a head, ordered by how certainly the log holds them.
 struct Slots {
     /// Certainly committed: the mark, or else the older slot.
     committed: Record,
@@ -195,7 +205,9 @@ impl Slots {
         sizes.sort_by_key(|record| record.size);
         let (mut tree, mut fitting) = (base.clone(), Vec::new());
         for record in sizes {
-            tree.extend(file, i64::try_from(record.size).unwrap_or(i64::MAX))?;
+            let last = i64::try_from(record.size).unwrap_or(i64::MAX);
+            tree.extend(file, last)?;
+            tree.skip_known_to(last);
             if tree.frontier().size() == record.size && tree.frontier().root() == record.root {
                 fitting.push(record);
             }

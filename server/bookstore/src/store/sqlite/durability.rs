@@ -136,8 +136,26 @@ pub(super) fn repair(shared: &Shared, writer: &Writer) -> Result<(), Broken> {
 /// After a failure: rereads the file's state, checks that the log still holds what was acknowledged, and writes its head.
 pub(super) fn read_back(shared: &Shared, writer: &Writer) -> Result<(), Broken> {
     let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
-    writer.begin()?;
     let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    writer.begin()?;
+    reread(shared, writer, &mut state)?;
+    while state.tree.has_new_gaps() && state.last_number <= NUMBER_MAX {
+        // On disk before a head counts them; others may write before the lock is held again.
+        state.tree.write_gaps(writer.file())?;
+        writer.commit()?;
+        state.tree.gaps_committed();
+        writer.begin()?;
+        reread(shared, writer, &mut state)?;
+    }
+    if state.last_number <= NUMBER_MAX {
+        let mut head = shared.head.lock().unwrap_or_else(PoisonError::into_inner);
+        bring_up(&mut head, writer.file(), &state.tree)?;
+    }
+    Ok(writer.rollback()?)
+}
+
+/// Rereads the file's state in the open transaction, if the log holds what was acknowledged.
+fn reread(shared: &Shared, writer: &Writer, state: &mut State) -> Result<(), Broken> {
     let (file, known) = (writer.file(), state.tree.frontier());
     let tree = state.tree.again(file)?;
     if tree.root_at(file, known.size())? != Some(known.root()) {
@@ -146,14 +164,5 @@ pub(super) fn read_back(shared: &Shared, writer: &Writer) -> Result<(), Broken> 
     }
     *state = State::load(writer, &shared.shelf, &shared.settings, tree)?;
     shared.last_number.send_replace(state.last_number);
-    if state.tree.has_new_gaps() {
-        // Before a head counts them.
-        state.tree.write_gaps(file)?;
-        writer.commit()?;
-        state.tree.gaps_committed();
-    } else if state.last_number <= NUMBER_MAX {
-        let mut head = shared.head.lock().unwrap_or_else(PoisonError::into_inner);
-        bring_up(&mut head, file, &state.tree)?;
-    }
-    Ok(writer.rollback()?)
+    Ok(())
 }

@@ -38,7 +38,7 @@ pub(super) fn head_path(database: &Path) -> PathBuf {
     name.into()
 }
 
-/// What a slot or the mark says about the log.
+/// Size and root of the log, as a slot or the mark has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) id: LogId,

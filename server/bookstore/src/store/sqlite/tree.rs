@@ -118,6 +118,7 @@ impl LogTree {
         let mut tree =
             Self { gaps: self.gaps.clone(), has_new_gaps: self.has_new_gaps, ..Self::at_base(file, u64::MAX)? };
         tree.extend(file, i64::MAX)?;
+        tree.skip_known_to(self.last());
         Ok(tree)
     }
 
@@ -159,6 +160,13 @@ impl LogTree {
         self.has_new_gaps |= !self.gaps.without(&numbers).is_empty();
         self.gaps.add(numbers);
         self.frontier.append_run(missing(), count.unsigned_abs());
+    }
+
+    /// Appends the numbers up to `last`, if all of them are known to have no entry.
+    pub(super) fn skip_known_to(&mut self, last: i64) {
+        if last > self.last() && self.gaps.without(&(self.last() + 1..=last)).is_empty() {
+            self.skip_to(last);
+        }
     }
 
     /// Appends the file's entries up to the number `last`. If the log ends before, the tree is as long as the log.
