@@ -84,6 +84,19 @@ async fn a_channels_old_connection_ends_behind_its_calls_while_new_ones_begin_on
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_on_an_old_connection_has_as_long_as_in_a_drain() {
+    let limits = Limits { connection_age_max: SECOND, drain_timeout: Duration::from_secs(2), ..Limits::default() };
+    for http in [HttpVersion::Http1, HttpVersion::Http2] {
+        let settings = Settings { http, protocol: Protocol::Connect, ..Settings::default() };
+        let (channel, _ended) = connected(limits.clone(), settings);
+        let began = Instant::now();
+        EchoClient::new(channel).late(NEVER).await.expect_err("it is cut off");
+        let after = began.elapsed().as_millis();
+        assert!((2_900..3_200).contains(&after), "{http:?}: {after} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_keeps_its_connection_from_being_idle() {
     let settings = Settings { connection_idle_max: SECOND, ..Settings::default() };
     let (channel, mut ended) = connected(Limits::default(), settings);

@@ -81,14 +81,16 @@ where
                 cut = Some(Box::pin(sleep(LEAVE_MAX)));
             }
         }
+        let is_old = age.as_mut().is_some_and(|age| age.as_mut().poll(cx).is_ready());
+        if is_old {
+            age = None;
+            // Calls under way have as long as those of a drain.
+            cut.get_or_insert_with(|| Box::pin(sleep(limits.drain_timeout)));
+        }
         if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(cx).is_ready()) {
             return Poll::Ready("cut off when it had to leave".to_owned());
         }
         let mut polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
-        let is_old = age.as_mut().is_some_and(|age| age.as_mut().poll(cx).is_ready());
-        if is_old {
-            age = None;
-        }
         if polled.is_pending() && (is_old || idle.poll(is_busy(), cx).is_ready()) {
             connection.as_mut().graceful_shutdown();
             polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
