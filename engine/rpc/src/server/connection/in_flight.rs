@@ -119,6 +119,9 @@ impl Calls {
         }
         if method.is_some() {
             self.ended(stream, method, code);
+        } else {
+            // A request of a page is reported where it is answered.
+            self.slots[stream.index()].notes = None;
         }
     }
 
@@ -275,6 +278,8 @@ impl Calls {
         let method = self.forget(stream);
         if method.is_some() {
             self.ended(stream, method, Code::Cancelled);
+        } else if let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) {
+            slot.notes = None;
         }
     }
 
