@@ -22,7 +22,7 @@ impl Greeter for English {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
         let name = request.into_inner().name;
         if name.is_empty() {
-            return Err(Status::invalid_argument("name is empty: say whom to greet"));
+            return Err(Status::invalid_argument("name is empty: it must be the name of the person to greet"));
         }
         Ok(Response::new(HelloReply { text: format!("Hello {name}") }))
     }

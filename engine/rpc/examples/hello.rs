@@ -24,7 +24,7 @@ impl Greeter for English {
         let title = request.metadata().get("title").unwrap_or("reader").to_owned();
         let name = request.into_inner().name;
         if name.is_empty() {
-            return Err(wrong("name", "name is empty: say whom to greet"));
+            return Err(wrong("name", "name is empty: it must be the name of the person to greet"));
         }
         Ok(Response::new(HelloReply { text: format!("Hello {title} {name}") }))
     }

@@ -105,7 +105,7 @@ impl hosting::Settings for Settings {
         ),
         (
             "ledger.accept_loss",
-            "start on the file `bookstore.db` although exactly so many entries of its log are lost, as a refused start says ([durability.md](durability.md))",
+            "start on the file `bookstore.db` although exactly so many entries of its log are lost, the number that a refused start names ([durability.md](durability.md))",
         ),
         ("ledger.batch_max", "purchases in one transaction"),
         ("ledger.pool", "connections that write with `ledger.commit=each`"),

@@ -287,13 +287,13 @@ pub(crate) struct AdminArgs {
 /// Credentials and TLS for a server that requires them.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
-    /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
+    /// Token for a server that requires one; the variable hides it from other users of the machine
     #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     /// Certificates in PEM that vouch for the server's.
     #[arg(long, value_name = "FILE", help = TRUSTED)]
     pub ca: Option<PathBuf>,
-    /// Certificate in PEM to show to a server that asks for one
+    /// Client certificate in PEM, for a server that requires one
     #[arg(long, value_name = "FILE", requires = "key_file")]
     pub certificate: Option<PathBuf>,
     /// Private key of --certificate

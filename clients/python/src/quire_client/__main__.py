@@ -118,7 +118,7 @@ def plain(text: str) -> str:
     "--retries", type=click.IntRange(0, RETRIES_MAX), default=3, show_default=True, help="How often to send again."
 )
 @click.option("--key", help="Key that makes a purchase happen once, of 1 to 64 bytes; random if absent.")
-@click.option("--token", envvar="QUIRE_TOKEN", help="Token for a server that asks for one; better in QUIRE_TOKEN.")
+@click.option("--token", envvar="QUIRE_TOKEN", help="Token for a server that requires one; better in QUIRE_TOKEN.")
 @click.option("--ca", type=FILE, help="Certificates in PEM to trust, instead of the system's.")
 @click.option("--certificate", type=FILE, help="Certificate in PEM to show to the server.")
 @click.option("--key-file", type=FILE, help="Private key of --certificate.")

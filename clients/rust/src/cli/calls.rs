@@ -209,7 +209,7 @@ impl Calls {
         format!("{} {}", self.program, quoted(words.chain((quantity != "1").then_some(quantity.as_str()))))
     }
 
-    /// Completions of `typed` as the argument of a command; asks once for topics.
+    /// Completions of `typed` as the argument of a command. Topics are fetched once.
     pub(super) async fn complete(&self, command: &str, typed: &str) -> Vec<String> {
         let wants_id = matches!(command, "lookup" | "buy");
         if !wants_id && !matches!(command, "search" | "topics") {

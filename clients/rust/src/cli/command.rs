@@ -55,7 +55,7 @@ pub(super) enum Command {
         #[arg(value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
         id: i32,
     },
-    /// Buys a copy of the book with an <id>, or as many as [quantity] says
+    /// Buys [quantity] copies of the book with an <id>; one if absent
     Buy {
         #[arg(value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
         id: i32,

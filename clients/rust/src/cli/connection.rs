@@ -26,13 +26,13 @@ pub struct Connection {
     /// Retries of a command when the server cannot be reached or is overloaded; 3 if absent
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub retries: Option<u32>,
-    /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
+    /// Token for a server that requires one; the variable hides it from other users of the machine
     #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     /// Certificates in PEM to trust, instead of the system's or those in the variable `SSL_CERT_FILE`
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Certificate in PEM to show to a server that asks for one
+    /// Client certificate in PEM, for a server that requires one
     #[arg(long, value_name = "FILE", requires = "key_file")]
     pub certificate: Option<PathBuf>,
     /// Private key of `--certificate`

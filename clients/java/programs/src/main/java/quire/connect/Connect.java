@@ -43,7 +43,7 @@ public final class Connect {
       names = "--token",
       scope = ScopeType.INHERIT,
       defaultValue = "${env:QUIRE_TOKEN}",
-      description = "Token for a server that asks for one; better in QUIRE_TOKEN.")
+      description = "Token for a server that requires one; better in QUIRE_TOKEN.")
   public String token;
 
   @Option(
@@ -56,7 +56,7 @@ public final class Connect {
   @Option(
       names = "--certificate",
       scope = ScopeType.INHERIT,
-      description = "Certificate in PEM to show to the server.")
+      description = "Client certificate in PEM, if the server requires one.")
   Path certificate;
 
   @Option(
