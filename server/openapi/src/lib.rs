@@ -9,8 +9,8 @@ mod schema;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use quire_rpc::prost::DecodeError;
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use self::{
     calls::Calls,
@@ -27,7 +27,7 @@ pub fn page(links: &[(&str, &str)]) -> String {
     let sum = |tag: &str| {
         let inside = page.split_once(&format!("<{tag}>")).and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")));
         let (inside, _) = inside.unwrap_or_default();
-        format!("sha256-{}", STANDARD.encode(Sha256::digest(inside)))
+        format!("sha256-{}", STANDARD.encode(digest(&SHA256, inside.as_bytes())))
     };
     let links: Vec<String> = links.iter().map(|(name, path)| format!("<a href=\"{path}\">{name}</a>")).collect();
     page.replacen("STYLE", &sum("style"), 1).replacen("SCRIPT", &sum("script"), 1).replacen("LINKS", &links.concat(), 1)

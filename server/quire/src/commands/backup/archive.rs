@@ -8,8 +8,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::commands::data::Progress;
 
@@ -103,7 +103,7 @@ pub(super) fn write(
         let mut header = tar::Header::new_gnu();
         header.set_size(length);
         header.set_mode(0o600);
-        let mut summing = Summing { part, sum: Sha256::new(), progress, done };
+        let mut summing = Summing { part, sum: Context::new(&SHA256), progress, done };
         archive.append_data(&mut header, name, &mut summing)?;
         done = summing.done;
         writeln!(sums, "{}  {name}", hex(summing.sum))?;
@@ -132,7 +132,7 @@ pub(super) fn read(
     for part in archive.entries()?.raw(true) {
         let mut part = part.context(if manifest.is_none() { NO_BACKUP } else { DAMAGED })?;
         let name = part.path().ok().and_then(|path| path.to_str().map(ToOwned::to_owned)).unwrap_or_default();
-        let mut summing = Summing { part: &mut part, sum: Sha256::new(), progress, done };
+        let mut summing = Summing { part: &mut part, sum: Context::new(&SHA256), progress, done };
         match &*name {
             MANIFEST if manifest.is_none() => manifest = Some(words(&mut summing).and_then(|words| known(&words))?),
             SUMS if written.is_none() => written = Some(words(&mut summing).context(DAMAGED)?),
@@ -181,7 +181,7 @@ fn known(words: &str) -> anyhow::Result<Manifest> {
 /// Reader that computes the checksum of its data.
 struct Summing<'a, R: ?Sized> {
     part: &'a mut R,
-    sum: Sha256,
+    sum: Context,
     progress: &'a Progress,
     done: u64,
 }
@@ -196,8 +196,8 @@ impl<R: Read + ?Sized> Read for Summing<'_, R> {
     }
 }
 
-fn hex(sum: Sha256) -> String {
-    sum.finalize().iter().fold(String::new(), |mut text, byte| {
+fn hex(sum: Context) -> String {
+    sum.finish().as_ref().iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
