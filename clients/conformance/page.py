@@ -1,5 +1,6 @@
-"""The parts of docs/clients.md that the suite makes: the matrix of topics by language, and the table of samples."""
+"""The parts of docs/clients.md that the suite makes: the matrix of topics by language, and the list of samples."""
 
+import itertools
 import pathlib
 import re
 
@@ -8,12 +9,12 @@ PAGE = ROOT / "docs/clients.md"
 NAMES = {"cpp": "C++", "go": "Go", "java": "Java", "python": "Python", "rust": "Rust", "typescript": "TypeScript"}
 SUFFIXES = {"cpp": [".cc", ".cpp"], "go": [".go"], "java": [".java"], "python": [".py"], "rust": [".rs"], "typescript": [".ts"]}
 SAMPLES = {
-    "search": "The books of a topic",
-    "buy": "Buy one copy",
-    "buy-again": "Send a purchase again",
-    "sold-out": "Every outcome of a purchase",
-    "watch": "Watch a key",
-    "compare-and-update": "Update what no one else has changed",
+    "search": "the books of a topic",
+    "buy": "buy one copy",
+    "buy-again": "send a purchase again",
+    "sold-out": "every outcome of a purchase",
+    "watch": "watch a key",
+    "compare-and-update": "update what no one else has changed",
 }
 
 
@@ -28,21 +29,18 @@ def matrix(results: dict[str, dict[str, str]]) -> str:
 
 
 def samples() -> str:
-    """A row for each sample, with a link to its file in each language."""
-    rows = [["", *NAMES.values()], ["---", *("---" for _ in NAMES)]]
-    for name, about in SAMPLES.items():
-        files = {language: _sample(language, name).relative_to(ROOT).as_posix() for language in NAMES}
-        rows.append([f"{about}: `{name}`", *(f"[{pathlib.Path(file).suffix}](../{file})" for file in files.values())])
-    return "\n".join("| " + " | ".join(row).lstrip() + " |" for row in rows)
+    """A line for each sample, which every language must have."""
+    for name, language in itertools.product(SAMPLES, NAMES):
+        _require(language, name)
+    return "\n".join(f"- `{name}`: {about}" for name, about in SAMPLES.items())
 
 
-def _sample(language: str, name: str) -> pathlib.Path:
-    """Named as its language's habits are: buy-again.ts, buy_again.py, BuyAgain.java, buy-again/main.go."""
+def _require(language: str, name: str) -> None:
+    """Fails unless the sample is there, named as in its language: buy-again.ts, buy_again.py, BuyAgain.java, buy-again/main.go."""
     folder = ROOT / "clients" / language / "samples"
     fitting = [file for file in folder.rglob("*") if file.suffix in SUFFIXES[language] and _bare(file) == name.replace("-", "")]
     if len(fitting) != 1:
         raise FileNotFoundError(f"the sample {name} must be one file in {folder}; found {fitting}")
-    return fitting[0]
 
 
 def _bare(file: pathlib.Path) -> str:
