@@ -81,6 +81,10 @@ pub enum Unavailable {
     Locked,
     /// Another transaction holds the book for longer than the store waits.
     BookLocked,
+    /// The log has more entries than hashes of it are known.
+    Hashing,
+    /// The entry is newer than the log's head on disk.
+    Unsigned,
     /// The server is stopping.
     Closing,
 }
@@ -94,6 +98,8 @@ impl Unavailable {
             Self::Crowded => "the store is out of reach, because all connections of its database are taken",
             Self::Locked => "the store is locked by another program, which may be stuck in a transaction",
             Self::BookLocked => "the book is locked by another transaction of the database, which may be stuck",
+            Self::Hashing => "the hashes of the log are being computed, which a long log needs once",
+            Self::Unsigned => "the entry is not yet in the head of the log on disk",
             Self::Closing => "the store is closing",
         }
     }
@@ -102,7 +108,8 @@ impl Unavailable {
     const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Recovering | Self::Unreachable | Self::Crowded => Some(Duration::from_millis(500)),
-            Self::Locked | Self::BookLocked => Some(Duration::from_secs(1)),
+            Self::Unsigned => Some(Duration::from_millis(100)),
+            Self::Locked | Self::BookLocked | Self::Hashing => Some(Duration::from_secs(1)),
             Self::Closing => None,
         }
     }
@@ -153,6 +160,9 @@ pub enum Fault {
     /// The store accepts no requests now; nothing was done.
     #[error("{}: nothing was done, try again later", .0.state())]
     Unavailable(Unavailable),
+    /// The store cannot do it at all.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// The store failed; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]
     Failed(String),

@@ -1,6 +1,6 @@
 //! The bookstore: a catalogue that is read from memory and a ledger that sells limited stock durably.
 //!
-//! A transport ([`grpc`], or a console outside this crate) converts a request to domain types, calls a [`Bookstore`],
+//! A transport ([`grpc`], HTTP paths below `/log`, or a console outside this crate) converts a request to domain types, calls a [`Bookstore`],
 //! and converts the answer back. The [`Bookstore`] reads the [`catalogue`] and writes through the [`ledger`]; the path of
 //! a purchase is one function in `ledger/transaction.rs`. Only [`store`] knows SQL. The crate opens no socket, reads no
 //! configuration file and prints nothing.
@@ -19,6 +19,8 @@ pub mod ledger;
 pub mod metrics;
 pub mod money;
 mod operators;
+pub mod receipts;
+mod rest;
 pub mod sample;
 pub mod search;
 mod service;

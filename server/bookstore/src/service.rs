@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Error, Host, Open, Service, access::Scope, metrics};
+use hosting::{Error, Host, Open, Service, Site, access::Scope, metrics};
 use quire_rpc::server::Builder;
 use tokio::{sync::watch, task::spawn_blocking};
 
@@ -16,6 +16,7 @@ use crate::{
         },
     },
     metrics::{Metrics, write},
+    rest,
     settings::Settings,
 };
 
@@ -67,6 +68,10 @@ impl Service for BookstoreService {
         builder
             .add_service(BookStoreServer::new(ShopService::new(self.store.clone())))
             .add_service(AdminServer::new(AdminService::new(self.store.clone())))
+    }
+
+    fn http(&self) -> Site {
+        rest::site(self.store.clone())
     }
 
     fn healthy(&self) -> watch::Receiver<bool> {

@@ -55,6 +55,8 @@ pub struct Settings {
     pub page_cache_bytes: usize,
     /// Books per transaction of a restock, so that purchases wait for a part of it only.
     pub restock_slice: usize,
+    /// Name of the log in checkpoints and receipts; `None` is one that the store's random name gives.
+    pub origin: Option<String>,
     /// Lost entries without which the file is used all the same; a refused start names the number.
     pub accept_loss: Option<u64>,
     /// Unindexed idempotency keys held in memory before they are moved to the index.
@@ -90,6 +92,13 @@ pub struct Limits {
 /// Default limit of a message, which is also clients' default.
 const MESSAGE_BYTES_DEFAULT: usize = 4 << 20;
 
+/// Longest name of a log.
+const ORIGIN_BYTES_MAX: usize = 200;
+
+fn is_origin(name: &str) -> bool {
+    name.len() <= ORIGIN_BYTES_MAX && tlog::is_name(name)
+}
+
 impl hosting::Settings for Settings {
     const MEANINGS: Meanings = &[
         ("bookstore.enabled", "`false`: without the bookstore and its console"),
@@ -108,6 +117,10 @@ impl hosting::Settings for Settings {
             "start on the file `bookstore.db` although exactly so many entries of its log are lost, the number that a refused start names ([durability.md](durability.md))",
         ),
         ("ledger.batch_max", "purchases in one transaction"),
+        (
+            "ledger.origin",
+            "name of the log in checkpoints and receipts, such as `shop.example/log`; if it is not set, `quire/` and the log's random name ([receipts.md](receipts.md))",
+        ),
         ("ledger.pool", "connections that write with `ledger.commit=each`"),
         ("catalogue.reads", "`database`: a query for every read, to compare with"),
         ("catalogue.pool", "connections that read the log, and the catalogue with `catalogue.reads=database`"),
@@ -128,6 +141,11 @@ impl hosting::Settings for Settings {
                         `cargo build --release -p server` has it";
             return Err(from.refuse("ledger.url", "(hidden)", want));
         }
+        let origin = Some(from.text("ledger.origin", "")?).filter(|origin| !origin.is_empty());
+        if let Some(origin) = origin.as_ref().filter(|origin| !is_origin(origin)) {
+            let want = format!("1 to {ORIGIN_BYTES_MAX} bytes without white space and `+`, such as `shop.example/log`");
+            return Err(from.refuse("ledger.origin", origin, want));
+        }
         Ok(Self {
             url,
             database_ca: from.path("ledger.ca")?,
@@ -143,6 +161,7 @@ impl hosting::Settings for Settings {
             lock_wait: Duration::from_millis(100),
             page_cache_bytes: 64 << 20,
             accept_loss: from.whole_if_set("ledger.accept_loss")?,
+            origin,
             restock_slice: 4096,
             keys_in_memory: 1 << 19,
             limits: Limits {

@@ -130,8 +130,10 @@ pub type Part = Box<dyn Fn() -> Value + Send + Sync>;
 pub struct Site {
     /// The handlers.
     pub router: Router,
-    /// The paths.
+    /// The paths. One that ends with `{*NAME}` has all paths that begin as it does.
     pub pages: Vec<Route<&'static str>>,
+    /// Those of them for operators only; they need [`Scope::Admin`] instead.
+    pub operators: Vec<&'static str>,
     /// `OpenAPI` descriptions of the paths, made on request of the document.
     pub parts: Vec<Part>,
     /// Pages for browsers. The first of all has `/` for requests that accept `text/html`, too.
@@ -175,6 +177,7 @@ impl Site {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.pages.extend(other.pages);
+        self.operators.extend(other.operators);
         self.parts.extend(other.parts);
         self.fronts.extend(other.fronts);
         Self { router: self.router.merge(other.router), ..self }

@@ -99,7 +99,8 @@ impl Index<'_> {
         let (mut text, mut html) = (String::new(), String::new());
         // Writing to a string cannot fail.
         let _ = self.write(&mut text, str::to_owned);
-        let _ = self.write(&mut html, |path| format!("<a href=\"{path}\">{path}</a>"));
+        let link = |path: &str| format!("<a href=\"{path}\">{path}</a>");
+        let _ = self.write(&mut html, |path| if path.contains('{') { path.to_owned() } else { link(path) });
         let html =
             format!("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>quire</title><pre>{html}</pre>");
         let page = async move |headers: HeaderMap| {
@@ -115,6 +116,7 @@ impl Index<'_> {
         writeln!(page, "quire {}", env!("CARGO_PKG_VERSION"))?;
         writeln!(page, "\nHTTP, on this port:")?;
         for (path, what) in self.pages {
+            let path = &shown(path);
             let space = " ".repeat(20_usize.saturating_sub(path.len()));
             writeln!(page, "  {}{space} {what}", link(path))?;
         }
@@ -194,7 +196,8 @@ pub(crate) fn describe(mut site: Site, builder: &Builder) -> Result<Site, Error>
     let described: Vec<Value> = parts.iter().map(|part| part()).collect();
     let is_described = |path: &str| described.iter().any(|part| part["paths"].get(path).is_some());
     for (path, what) in site.pages.iter().chain(&own).filter(|(path, _)| !is_described(path)) {
-        fixed["paths"][path] = path_entry(path, what);
+        let path = shown(path);
+        fixed["paths"][&path] = path_entry(&path, what);
     }
     let document = Arc::new(Document { fixed, parts, written: Mutex::default() });
     let [(page_path, about_page), (document_path, about_document)]: [Route<&str>; 2] = own;
@@ -204,10 +207,18 @@ pub(crate) fn describe(mut site: Site, builder: &Builder) -> Result<Site, Error>
     Ok(site.and(Site::new(document, handlers)))
 }
 
+/// A path as documents have it.
+fn shown(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
 /// Entry of a path without details.
 fn path_entry(path: &str, what: &str) -> Value {
     let responses = json!({ "default": { "description": what } });
-    json!({ "get": { "operationId": path, "summary": what, "responses": responses } })
+    let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let parameter = |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
+    let parameters: Vec<Value> = names.map(parameter).collect();
+    json!({ "get": { "operationId": path, "summary": what, "parameters": parameters, "responses": responses } })
 }
 
 async fn openapi_json(State(document): State<Arc<Document>>) -> impl IntoResponse {

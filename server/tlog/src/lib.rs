@@ -13,6 +13,6 @@ mod tile;
 pub use checkpoint::{Checkpoint, EntryProof, ProofError};
 pub use frontier::{Frontier, FrontierError};
 pub use hash::{Hash, leaf_hash, node_hash, sha256};
-pub use note::{KEY_BYTES, NoteError, Signer, Verifier, is_name};
+pub use note::{KEY_BYTES, NoteError, Signer, Verifier, is_name, new_seed};
 pub use proof::{Node, consistency, inclusion, is_consistent, root, root_of_inclusion};
 pub use tile::Tile;

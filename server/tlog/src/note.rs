@@ -1,9 +1,12 @@
 //! Signed notes, as <https://c2sp.org/signed-note> has them, with Ed25519.
 
-use std::fmt;
+use std::{fmt, io};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use ring::{
+    rand::{SecureRandom as _, SystemRandom},
+    signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey},
+};
 
 use crate::hash::sha256;
 
@@ -148,6 +151,13 @@ impl fmt::Display for Verifier {
         let key = [&[ED25519_TYPE], &self.public[..]].concat();
         write!(f, "{}+{}", self.short(), STANDARD.encode(key))
     }
+}
+
+/// A seed of a new key, from the system's random numbers.
+pub fn new_seed() -> io::Result<[u8; KEY_BYTES]> {
+    let mut seed = [0; KEY_BYTES];
+    SystemRandom::new().fill(&mut seed).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(seed)
 }
 
 /// True if a key may have this name.

@@ -10,8 +10,8 @@ use crate::{
         AddBookReply, AddBookRequest, Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome,
         EditBookReply, EditBookRequest, HelloReply, HelloRequest, ImportReply, ImportRequest, ItemNumberRequest,
         ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind, LogReply, LogRequest,
-        RestockReply, RestockRequest, SalesReply, SalesRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest,
-        admin_server::Admin, book_store_server::BookStore,
+        ReceiptReply, ReceiptRequest, RestockReply, RestockRequest, SalesReply, SalesRequest, TailLogRequest,
+        UpdatePriceReply, UpdatePriceRequest, admin_server::Admin, book_store_server::BookStore,
     },
 };
 
@@ -82,6 +82,10 @@ impl BookStore for Service {
 
     async fn list_topics(&self, _: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
         Err(Status::unimplemented("the classic design does not list topics"))
+    }
+
+    async fn receipt(&self, _: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
+        Err(Status::unimplemented("the classic design has no tree over its log"))
     }
 
     async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {

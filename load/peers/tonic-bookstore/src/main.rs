@@ -9,7 +9,7 @@ use bookstore::{BookId, Bookstore, Fault, IdempotencyKey, Settings, Verdict, cat
 use tonic::{Code, Request, Response, Status, codegen::BoxStream, transport::Server};
 use wire::{
     BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-    ItemNumberRequest, ListTopicsReply, ListTopicsRequest,
+    ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest,
     book_store_server::{BookStore, BookStoreServer},
 };
 
@@ -60,6 +60,10 @@ impl BookStore for Shop {
     }
 
     async fn list_topics(&self, _: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
+        Err(Status::unimplemented("no load here asks for it"))
+    }
+
+    async fn receipt(&self, _: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
         Err(Status::unimplemented("no load here asks for it"))
     }
 

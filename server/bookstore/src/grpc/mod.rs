@@ -33,6 +33,7 @@ pub fn code(fault: &Fault) -> Code {
         Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
         Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
         Fault::PriceChanged(_) => Code::FailedPrecondition,
+        Fault::Unsupported(_) => Code::Unimplemented,
         Fault::Late => Code::DeadlineExceeded,
         Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
         Fault::ImportStopped { cause, .. } => code(cause),

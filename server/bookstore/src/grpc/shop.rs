@@ -15,7 +15,8 @@ use super::{
     token::{self, page_size},
     wire::{
         self, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, book_store_server::BookStore,
+        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest,
+        book_store_server::BookStore,
     },
 };
 use crate::{
@@ -231,12 +232,23 @@ impl BookStore for ShopService {
         call.answer()
     }
 
+    async fn receipt(&self, request: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
+        let owner = owner_of(&request);
+        let ReceiptRequest { number, idempotency_key } = request.into_inner();
+        let Some(key) = IdempotencyKey::from_wire(&idempotency_key)?.map(|key| key.of(owner)) else {
+            let want = "the key of the purchase: one that was made without a key has no receipt";
+            return Err(Fault::invalid("idempotency_key", "empty", want).into());
+        };
+        let Some(receipt) = self.store.receipt(number, &key).await? else {
+            return Ok(Response::new(no_receipt(number)));
+        };
+        let log_key = self.store.log_key().await?.to_string();
+        Ok(Response::new(ReceiptReply { success: true, message: String::new(), receipt, log_key }))
+    }
+
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
         let deadline = request.deadline().map(Into::into);
-        let owner = match request.client() {
-            Client::Credential(name) => KeyOwner::named(&name),
-            Client::Unknown | Client::Address(_) => KeyOwner::COMMON,
-        };
+        let owner = owner_of(&request);
         let request = request.into_inner();
         let key = IdempotencyKey::from_wire(&request.idempotency_key)?.map(|key| key.of(owner));
         let quantity = request.quantity.unwrap_or(1);
@@ -268,6 +280,19 @@ impl BookStore for ShopService {
             replayed: receipt.replayed,
         }))
     }
+}
+
+/// The callers whose keys a caller may use.
+fn owner_of<T>(request: &Request<T>) -> KeyOwner {
+    match request.client() {
+        Client::Credential(name) => KeyOwner::named(&name),
+        Client::Unknown | Client::Address(_) => KeyOwner::COMMON,
+    }
+}
+
+/// A `ReceiptReply` without a receipt.
+fn no_receipt(number: i64) -> ReceiptReply {
+    ReceiptReply { message: format!("there is no purchase {number} with this key"), ..ReceiptReply::default() }
 }
 
 /// A `BookInfoReply` without a book.

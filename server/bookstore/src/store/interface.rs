@@ -3,6 +3,7 @@
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
+use tlog::{EntryProof, Tile, Verifier};
 use tokio::sync::watch;
 
 use super::facts::{Facts, Wanted};
@@ -73,6 +74,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The newest entry number below which the log is final, to watch for newer ones.
     fn newest(&self) -> watch::Receiver<i64>;
 
+    /// The signed tree over its log; `None` if it has none.
+    fn signed_log(&self) -> Option<&dyn SignedLog> {
+        None
+    }
+
     /// Its name in messages to operators; without a password.
     fn name(&self) -> String;
 
@@ -103,6 +109,25 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Up to `count` of the chosen books with ids above `after`, from the database.
     fn books(&self, which: Which, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books>;
+}
+
+/// The tree over a store's log, for others to verify. A size, a root and all that rests on them is of entries that are
+/// acknowledged and on disk.
+pub(crate) trait SignedLog: fmt::Debug + Send + Sync {
+    /// The public key.
+    fn key(&self) -> ReadFuture<'_, Verifier>;
+
+    /// The newest size and root, as a signed note.
+    fn checkpoint(&self) -> ReadFuture<'_, String>;
+
+    /// The hashes of a tile; `None` if the tree does not have all of them.
+    fn tile(&self, tile: Tile) -> ReadFuture<'_, Option<Vec<u8>>>;
+
+    /// The entries of a tile of level 0, each after its length in two bytes; `None` as for [`Self::tile`].
+    fn entries(&self, tile: Tile) -> ReadFuture<'_, Option<Vec<u8>>>;
+
+    /// The proof that the newest checkpoint covers the entry with this number; `None` if it does not.
+    fn proof(&self, number: i64) -> ReadFuture<'_, Option<EntryProof>>;
 }
 
 /// The ledger's connection. If a call fails with [`Broken`], the connection is dropped.
@@ -211,7 +236,7 @@ pub(super) fn code(kind: EntryKind) -> i64 {
 }
 
 /// The kind with this code, `before` and `after`.
-pub(super) fn kind(code: i64, before: Option<i64>, after: Option<i64>) -> Option<EntryKind> {
+pub(crate) fn kind(code: i64, before: Option<i64>, after: Option<i64>) -> Option<EntryKind> {
     let kind = EntryKind::ALL[..CODES].get(usize::try_from(code - 1).ok()?).copied()?;
     Some(match (kind, before, after) {
         (EntryKind::Edited, Some(1), Some(0)) => EntryKind::Delisted,

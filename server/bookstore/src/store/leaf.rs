@@ -27,7 +27,7 @@ use super::interface::code;
 use crate::domain::{Actor, Entry, IdempotencyKey};
 
 /// Bytes of the leaf of a number without an entry.
-const MISSING: &[u8] = &[0];
+pub(super) const MISSING: &[u8] = &[0];
 
 /// The form of [`Leaf::encode`].
 const FORM: u8 = 1;
@@ -65,7 +65,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// Writes the bytes into `into`, whose contents are lost.
-    fn encode(&self, into: &mut Vec<u8>) {
+    pub(super) fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
         let given = [
             self.quantity.is_some(),
@@ -105,6 +105,56 @@ fn put_number(into: &mut Vec<u8>, number: i64) {
     into.push(rest.to_le_bytes()[0]);
 }
 
+/// An entry's columns as its leaf has them, with the key's hash in the place of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) number: i64,
+    pub(crate) time_ms: i64,
+    pub(crate) kind: i64,
+    pub(crate) book: i64,
+    pub(crate) quantity: Option<i64>,
+    pub(crate) before: Option<i64>,
+    pub(crate) after: Option<i64>,
+    pub(crate) key: Option<[u8; Hash::BYTES]>,
+    pub(crate) key_owner: i64,
+    pub(crate) actor: Option<Vec<u8>>,
+}
+
+impl Decoded {
+    /// Reads a leaf; `None` for one of another form, or of a number without an entry.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        let (&[FORM, bits @ ..0x20], mut rest) = bytes.split_first_chunk::<2>()? else { return None };
+        let given = |bit: u8| bits & 1 << bit != 0;
+        let mut number = || take_number(&mut rest);
+        let [number, time_ms, kind, book, key_owner] = [number()?, number()?, number()?, number()?, number()?];
+        let mut column = |bit: u8| if given(bit) { take_number(&mut rest).map(Some) } else { Some(None) };
+        let [quantity, before, after] = [column(0)?, column(1)?, column(2)?];
+        let mut key = None;
+        if given(3) {
+            let (hash, behind) = rest.split_first_chunk()?;
+            (key, rest) = (Some(*hash), behind);
+        }
+        let actor = given(4).then(|| rest.to_vec());
+        let is_whole = actor.is_some() || rest.is_empty();
+        is_whole.then_some(Self { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor })
+    }
+}
+
+/// Takes a number from the front.
+fn take_number(bytes: &mut &[u8]) -> Option<i64> {
+    let (mut zigzag, mut shift) = (0_u64, 0);
+    loop {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let part = u64::from(byte & 0x7f);
+        zigzag |= part.checked_shl(shift).filter(|moved| moved >> shift == part)?;
+        if byte & 0x80 == 0 {
+            return Some((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed());
+        }
+        shift += 7;
+    }
+}
+
 /// The hash of the leaf of a number without an entry.
 pub(super) fn missing() -> Hash {
     leaf_hash(MISSING)
@@ -115,40 +165,27 @@ mod tests {
     use proptest::prelude::*;
     use tlog::sha256;
 
-    use super::{FORM, Leaf, MISSING};
+    use super::{Decoded, Leaf, MISSING};
 
-    /// A leaf's columns, with the key's hash in the place of the key.
-    type Columns = ([i64; 4], [Option<i64>; 3], Option<[u8; 32]>, i64, Option<Vec<u8>>);
-
-    fn columns(leaf: &Leaf<'_>) -> Columns {
-        let fixed = [leaf.number, leaf.time_ms, leaf.kind, leaf.book];
+    fn columns(leaf: &Leaf<'_>) -> Decoded {
+        let &Leaf { number, time_ms, kind, book, quantity, before, after, key_owner, .. } = leaf;
         let key = leaf.key.map(|key| sha256(&[key]).0);
-        (fixed, [leaf.quantity, leaf.before, leaf.after], key, leaf.key_owner, leaf.actor.map(<[u8]>::to_vec))
+        let actor = leaf.actor.map(<[u8]>::to_vec);
+        Decoded { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor }
     }
 
-    /// Takes a number from the front.
-    fn number(bytes: &mut &[u8]) -> i64 {
-        let length = 1 + bytes.iter().position(|byte| byte & 0x80 == 0).unwrap();
-        let (taken, rest) = bytes.split_at(length);
-        *bytes = rest;
-        let zigzag = taken.iter().rev().fold(0_u64, |number, byte| number << 7 | u64::from(byte & 0x7f));
-        (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
-    }
-
-    /// Reads a leaf by the table in the module's text.
-    fn decode(bytes: &[u8]) -> Columns {
-        let (head, mut rest) = bytes.split_first_chunk::<2>().unwrap();
-        assert_eq!(head[0], FORM);
-        let given = |bit: u8| head[1] & 1 << bit != 0;
-        let fixed = [(); 4].map(|()| number(&mut rest));
-        let owner = number(&mut rest);
-        let numbers = [0, 1, 2].map(|bit| given(bit).then(|| number(&mut rest)));
-        let key = given(3).then(|| {
-            let (key, after) = rest.split_first_chunk().unwrap();
-            rest = after;
-            *key
-        });
-        (fixed, numbers, key, owner, given(4).then(|| rest.to_vec()))
+    #[test]
+    fn bytes_that_are_no_leaf_are_refused() {
+        let entry = b"\x01\x07\xd8\x04\x80\xa0\xab\xfe\xf9b\x04\xca\xc3\x06\x00\x02\xd0\x0f\xce\x0f";
+        assert_eq!(Decoded::of(entry).map(|leaf| leaf.number), Some(300));
+        for length in 0..entry.len() {
+            assert_eq!(Decoded::of(&entry[..length]), None);
+        }
+        let longer = [&entry[..], b"!"].concat();
+        let endless = [&entry[..2], &[0xff; 40]].concat();
+        for bytes in [MISSING, &longer, &endless, b"\x02\x00\x00\x00\x00\x00\x00", b"\x01\x20\x00\x00\x00\x00\x00"] {
+            assert_eq!(Decoded::of(bytes), None, "{bytes:?}");
+        }
     }
 
     #[test]
@@ -192,7 +229,7 @@ mod tests {
             let leaf = Leaf { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor };
             let mut bytes = vec![7; 3];
             leaf.encode(&mut bytes);
-            prop_assert_eq!(decode(&bytes), columns(&leaf));
+            prop_assert_eq!(Decoded::of(&bytes), Some(columns(&leaf)));
             prop_assert_ne!(bytes.as_slice(), MISSING);
         }
     }

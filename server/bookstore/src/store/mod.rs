@@ -21,9 +21,11 @@ mod sums;
 pub(crate) use facts::{BookFacts, Facts, Wanted};
 pub use interface::Page;
 pub(crate) use interface::Which;
+pub(crate) use interface::kind;
 pub(crate) use interface::{
-    BookChange, BookPut, Broken, Changes, LedgerConnection, Store, TransactionError, TransactionId,
+    BookChange, BookPut, Broken, Changes, LedgerConnection, SignedLog, Store, TransactionError, TransactionId,
 };
+pub(crate) use leaf::Decoded;
 pub use migrate::{MigrateError, Migrated, migrate};
 pub use postgres::DatabaseError;
 pub(crate) use postgres::{Importer, open_shared};

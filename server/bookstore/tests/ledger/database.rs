@@ -516,3 +516,14 @@ fn a_host_that_becomes_the_primary_is_found_while_another_is_silent() {
     assert_eq!(bought.verdict, Verdict::Bought);
     close(&store);
 }
+
+#[test]
+fn receipts_are_refused_with_the_reason() {
+    let shop = Shop::of(Kind::Database);
+    let store = shop.open(&Settings::default());
+    assert!(!store.has_receipts());
+    let refused = shop.runtime.block_on(store.receipt(1, &key("a"))).expect_err("no tree");
+    assert!(refused.to_string().contains("need the SQLite store"), "{refused}");
+    assert_eq!(bookstore::grpc::code(&refused), quire_rpc::Code::Unimplemented);
+    close(&store);
+}

@@ -15,6 +15,7 @@ mod moved_files;
 mod operators;
 #[cfg(feature = "postgres")]
 mod quorum;
+mod receipts;
 
 use std::{
     path::Path,

@@ -46,6 +46,13 @@ impl Scopes {
     pub(super) fn add_pages(&mut self, paths: impl IntoIterator<Item = &'static str>, scope: Scope) {
         self.pages.extend(paths.into_iter().map(|path| (path, scope)));
     }
+
+    /// Scope that a caller of this path needs: that of the path itself, or of the longest beginning that a page has.
+    fn of_page(&self, path: &str) -> Option<Scope> {
+        let begins = |page: &str| page.split_once("{*").is_some_and(|(begin, _)| path.starts_with(begin));
+        let below = || self.pages.iter().filter(|(page, _)| begins(page)).max_by_key(|(page, _)| page.len());
+        self.pages.get(path).copied().or_else(|| below().map(|(_, scope)| *scope))
+    }
 }
 
 /// The scopes of one port, and the authenticator of each.
@@ -154,7 +161,7 @@ fn check_page(port: &Port, request: &HttpRequest) -> Result<(), Box<Response>> {
     if OPEN.contains(&path) {
         return Ok(());
     }
-    let Some(authenticator) = port.authenticator(port.scopes.pages.get(path).copied()) else { return Ok(()) };
+    let Some(authenticator) = port.authenticator(port.scopes.of_page(path)) else { return Ok(()) };
     let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     let nowhere = Arc::default();
     let peer: &Arc<Peer> = request.extensions().get().unwrap_or(&nowhere);
@@ -184,4 +191,28 @@ fn check_page(port: &Port, request: &HttpRequest) -> Result<(), Box<Response>> {
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use hosting::access::Scope;
+
+    use super::Scopes;
+
+    #[test]
+    fn a_path_has_the_scope_of_the_longest_page_that_it_begins_with() {
+        let mut scopes = Scopes::default();
+        scopes.add_pages(["/log/checkpoint", "/log/tile/{*tile}", "/log/tile/entries/{*tile}"], Scope::Shop);
+        scopes.add_pages(["/log/tile/entries/{*tile}"], Scope::Admin);
+        for (path, scope) in [
+            ("/log/checkpoint", Some(Scope::Shop)),
+            ("/log/checkpoint/", None),
+            ("/log/tile/0/000", Some(Scope::Shop)),
+            ("/log/tile/entries/000", Some(Scope::Admin)),
+            ("/log/tile/entries/x001/000.p/3", Some(Scope::Admin)),
+            ("/log/tile", None),
+        ] {
+            assert_eq!(scopes.of_page(path), scope, "{path}");
+        }
+    }
 }

@@ -123,6 +123,7 @@ impl Transport {
         for (service, declared) in services.iter().zip(&declared) {
             let own = service.http();
             scopes.add_pages(own.pages.iter().map(|(path, _)| *path), declared.scope);
+            scopes.add_pages(own.operators.iter().copied(), Scope::Admin);
             site = site.and(own);
         }
         scopes.add_pages(["/metrics"], Scope::Metrics);

@@ -5,7 +5,7 @@ use std::{future::ready, net::SocketAddr, pin::Pin, thread};
 
 use bookstore::grpc::wire::{
     Book, BookListReply, BookTopicRequest, BuyBookReply, HelloReply, HelloRequest, ItemNumberRequest, ListTopicsReply,
-    ListTopicsRequest, Topic,
+    ListTopicsRequest, ReceiptReply, ReceiptRequest, Topic,
     book_store_server::{BookStore, BookStoreServer},
 };
 use quire_rpc::{
@@ -48,6 +48,10 @@ impl BookStore for Malicious {
     async fn list_topics(&self, _: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
         let topics = vec![Topic { name: EVIL.to_owned(), books: 1 }];
         Ok(Response::new(ListTopicsReply { topics, ..ListTopicsReply::default() }))
+    }
+
+    async fn receipt(&self, _: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
+        Err(Status::unimplemented(EVIL))
     }
 
     fn lookup(&self, call: Call<'_, ItemNumberRequest>) -> Answer<impl Later + use<>> {

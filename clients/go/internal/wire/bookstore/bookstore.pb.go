@@ -914,6 +914,132 @@ func (x *BuyBookReply) GetReplayed() bool {
 	return false
 }
 
+type ReceiptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// purchase_number of the reply to the purchase.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The purchase's key, by a caller to whom it belongs.
+	IdempotencyKey []byte `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ReceiptRequest) Reset() {
+	*x = ReceiptRequest{}
+	mi := &file_quire_client_bookstore_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReceiptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReceiptRequest) ProtoMessage() {}
+
+func (x *ReceiptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_client_bookstore_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReceiptRequest.ProtoReflect.Descriptor instead.
+func (*ReceiptRequest) Descriptor() ([]byte, []int) {
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReceiptRequest) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReceiptRequest) GetIdempotencyKey() []byte {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return nil
+}
+
+type ReceiptReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False if there is no such purchase, or if its key is another one.
+	Success bool   `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// A text of the form c2sp.org/tlog-proof@v1, whose extra data is the log's entry.
+	Receipt string `protobuf:"bytes,3,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// The public key of the log now, as a verifier key of c2sp.org/signed-note. It proves something only if the reader has
+	// it from elsewhere as well.
+	LogKey        string `protobuf:"bytes,4,opt,name=log_key,json=logKey,proto3" json:"log_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReceiptReply) Reset() {
+	*x = ReceiptReply{}
+	mi := &file_quire_client_bookstore_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReceiptReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReceiptReply) ProtoMessage() {}
+
+func (x *ReceiptReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_client_bookstore_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReceiptReply.ProtoReflect.Descriptor instead.
+func (*ReceiptReply) Descriptor() ([]byte, []int) {
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReceiptReply) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *ReceiptReply) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ReceiptReply) GetReceipt() string {
+	if x != nil {
+		return x.Receipt
+	}
+	return ""
+}
+
+func (x *ReceiptReply) GetLogKey() string {
+	if x != nil {
+		return x.LogKey
+	}
+	return ""
+}
+
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent or 0 means the server's default.
@@ -927,7 +1053,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[11]
+	mi := &file_quire_client_bookstore_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1065,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[11]
+	mi := &file_quire_client_bookstore_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1078,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{11}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRequest) GetPageSize() int32 {
@@ -980,7 +1106,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[12]
+	mi := &file_quire_client_bookstore_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1118,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[12]
+	mi := &file_quire_client_bookstore_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1131,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{12}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListReply) GetBooks() []*Book {
@@ -1034,7 +1160,7 @@ type RestockRequest struct {
 
 func (x *RestockRequest) Reset() {
 	*x = RestockRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[13]
+	mi := &file_quire_client_bookstore_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1172,7 @@ func (x *RestockRequest) String() string {
 func (*RestockRequest) ProtoMessage() {}
 
 func (x *RestockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[13]
+	mi := &file_quire_client_bookstore_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1185,7 @@ func (x *RestockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestockRequest.ProtoReflect.Descriptor instead.
 func (*RestockRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{13}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RestockRequest) GetAmount() int32 {
@@ -1095,7 +1221,7 @@ type RestockReply struct {
 
 func (x *RestockReply) Reset() {
 	*x = RestockReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[14]
+	mi := &file_quire_client_bookstore_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1233,7 @@ func (x *RestockReply) String() string {
 func (*RestockReply) ProtoMessage() {}
 
 func (x *RestockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[14]
+	mi := &file_quire_client_bookstore_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1246,7 @@ func (x *RestockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestockReply.ProtoReflect.Descriptor instead.
 func (*RestockReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{14}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RestockReply) GetBooksRaised() int64 {
@@ -1182,7 +1308,7 @@ type UpdatePriceRequest struct {
 
 func (x *UpdatePriceRequest) Reset() {
 	*x = UpdatePriceRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[15]
+	mi := &file_quire_client_bookstore_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1320,7 @@ func (x *UpdatePriceRequest) String() string {
 func (*UpdatePriceRequest) ProtoMessage() {}
 
 func (x *UpdatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[15]
+	mi := &file_quire_client_bookstore_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1333,7 @@ func (x *UpdatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePriceRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{15}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdatePriceRequest) GetId() int32 {
@@ -1238,7 +1364,7 @@ type UpdatePriceReply struct {
 
 func (x *UpdatePriceReply) Reset() {
 	*x = UpdatePriceReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[16]
+	mi := &file_quire_client_bookstore_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1376,7 @@ func (x *UpdatePriceReply) String() string {
 func (*UpdatePriceReply) ProtoMessage() {}
 
 func (x *UpdatePriceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[16]
+	mi := &file_quire_client_bookstore_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1389,7 @@ func (x *UpdatePriceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePriceReply.ProtoReflect.Descriptor instead.
 func (*UpdatePriceReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{16}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdatePriceReply) GetSuccess() bool {
@@ -1315,7 +1441,7 @@ type AddBookRequest struct {
 
 func (x *AddBookRequest) Reset() {
 	*x = AddBookRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[17]
+	mi := &file_quire_client_bookstore_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1453,7 @@ func (x *AddBookRequest) String() string {
 func (*AddBookRequest) ProtoMessage() {}
 
 func (x *AddBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[17]
+	mi := &file_quire_client_bookstore_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1466,7 @@ func (x *AddBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddBookRequest.ProtoReflect.Descriptor instead.
 func (*AddBookRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{17}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AddBookRequest) GetId() int32 {
@@ -1393,7 +1519,7 @@ type AddBookReply struct {
 
 func (x *AddBookReply) Reset() {
 	*x = AddBookReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[18]
+	mi := &file_quire_client_bookstore_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1531,7 @@ func (x *AddBookReply) String() string {
 func (*AddBookReply) ProtoMessage() {}
 
 func (x *AddBookReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[18]
+	mi := &file_quire_client_bookstore_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1544,7 @@ func (x *AddBookReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddBookReply.ProtoReflect.Descriptor instead.
 func (*AddBookReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{18}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AddBookReply) GetSuccess() bool {
@@ -1463,7 +1589,7 @@ type EditBookRequest struct {
 
 func (x *EditBookRequest) Reset() {
 	*x = EditBookRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[19]
+	mi := &file_quire_client_bookstore_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1601,7 @@ func (x *EditBookRequest) String() string {
 func (*EditBookRequest) ProtoMessage() {}
 
 func (x *EditBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[19]
+	mi := &file_quire_client_bookstore_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1614,7 @@ func (x *EditBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditBookRequest.ProtoReflect.Descriptor instead.
 func (*EditBookRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{19}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EditBookRequest) GetId() int32 {
@@ -1542,7 +1668,7 @@ type EditBookReply struct {
 
 func (x *EditBookReply) Reset() {
 	*x = EditBookReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[20]
+	mi := &file_quire_client_bookstore_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1680,7 @@ func (x *EditBookReply) String() string {
 func (*EditBookReply) ProtoMessage() {}
 
 func (x *EditBookReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[20]
+	mi := &file_quire_client_bookstore_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1693,7 @@ func (x *EditBookReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditBookReply.ProtoReflect.Descriptor instead.
 func (*EditBookReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{20}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EditBookReply) GetSuccess() bool {
@@ -1617,7 +1743,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[21]
+	mi := &file_quire_client_bookstore_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1755,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[21]
+	mi := &file_quire_client_bookstore_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1768,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{21}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ImportRequest) GetApply() bool {
@@ -1676,7 +1802,7 @@ type ImportReply struct {
 
 func (x *ImportReply) Reset() {
 	*x = ImportReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[22]
+	mi := &file_quire_client_bookstore_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1814,7 @@ func (x *ImportReply) String() string {
 func (*ImportReply) ProtoMessage() {}
 
 func (x *ImportReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[22]
+	mi := &file_quire_client_bookstore_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1827,7 @@ func (x *ImportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReply.ProtoReflect.Descriptor instead.
 func (*ImportReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{22}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ImportReply) GetAdded() int64 {
@@ -1758,7 +1884,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[23]
+	mi := &file_quire_client_bookstore_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1896,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[23]
+	mi := &file_quire_client_bookstore_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1909,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{23}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RefusedRow) GetLine() int64 {
@@ -1817,7 +1943,7 @@ type ChangedBook struct {
 
 func (x *ChangedBook) Reset() {
 	*x = ChangedBook{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[24]
+	mi := &file_quire_client_bookstore_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1955,7 @@ func (x *ChangedBook) String() string {
 func (*ChangedBook) ProtoMessage() {}
 
 func (x *ChangedBook) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[24]
+	mi := &file_quire_client_bookstore_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1968,7 @@ func (x *ChangedBook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedBook.ProtoReflect.Descriptor instead.
 func (*ChangedBook) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{24}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangedBook) GetBefore() *Book {
@@ -1875,7 +2001,7 @@ type SalesRequest struct {
 
 func (x *SalesRequest) Reset() {
 	*x = SalesRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[25]
+	mi := &file_quire_client_bookstore_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2013,7 @@ func (x *SalesRequest) String() string {
 func (*SalesRequest) ProtoMessage() {}
 
 func (x *SalesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[25]
+	mi := &file_quire_client_bookstore_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2026,7 @@ func (x *SalesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SalesRequest.ProtoReflect.Descriptor instead.
 func (*SalesRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{25}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SalesRequest) GetFromMs() int64 {
@@ -1943,7 +2069,7 @@ type SalesReply struct {
 
 func (x *SalesReply) Reset() {
 	*x = SalesReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[26]
+	mi := &file_quire_client_bookstore_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2081,7 @@ func (x *SalesReply) String() string {
 func (*SalesReply) ProtoMessage() {}
 
 func (x *SalesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[26]
+	mi := &file_quire_client_bookstore_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2094,7 @@ func (x *SalesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SalesReply.ProtoReflect.Descriptor instead.
 func (*SalesReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{26}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SalesReply) GetRows() []*SalesRow {
@@ -2004,7 +2130,7 @@ type SalesRow struct {
 
 func (x *SalesRow) Reset() {
 	*x = SalesRow{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[27]
+	mi := &file_quire_client_bookstore_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2142,7 @@ func (x *SalesRow) String() string {
 func (*SalesRow) ProtoMessage() {}
 
 func (x *SalesRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[27]
+	mi := &file_quire_client_bookstore_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2155,7 @@ func (x *SalesRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SalesRow.ProtoReflect.Descriptor instead.
 func (*SalesRow) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{27}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SalesRow) GetDay() string {
@@ -2100,7 +2226,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[28]
+	mi := &file_quire_client_bookstore_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2238,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[28]
+	mi := &file_quire_client_bookstore_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2251,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{28}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogRequest) GetPageSize() int32 {
@@ -2182,7 +2308,7 @@ type LogReply struct {
 
 func (x *LogReply) Reset() {
 	*x = LogReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[29]
+	mi := &file_quire_client_bookstore_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2320,7 @@ func (x *LogReply) String() string {
 func (*LogReply) ProtoMessage() {}
 
 func (x *LogReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[29]
+	mi := &file_quire_client_bookstore_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2333,7 @@ func (x *LogReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogReply.ProtoReflect.Descriptor instead.
 func (*LogReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{29}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogReply) GetEntries() []*LogEntry {
@@ -2234,7 +2360,7 @@ type TailLogRequest struct {
 
 func (x *TailLogRequest) Reset() {
 	*x = TailLogRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[30]
+	mi := &file_quire_client_bookstore_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2372,7 @@ func (x *TailLogRequest) String() string {
 func (*TailLogRequest) ProtoMessage() {}
 
 func (x *TailLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[30]
+	mi := &file_quire_client_bookstore_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2385,7 @@ func (x *TailLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailLogRequest.ProtoReflect.Descriptor instead.
 func (*TailLogRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{30}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TailLogRequest) GetAfterNumber() int64 {
@@ -2292,7 +2418,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[31]
+	mi := &file_quire_client_bookstore_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2430,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[31]
+	mi := &file_quire_client_bookstore_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2443,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{31}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogEntry) GetNumber() int64 {
@@ -2440,7 +2566,15 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\n" +
 	"stock_left\x18\x05 \x01(\x05H\x00R\tstockLeft\x88\x01\x01\x12\x1a\n" +
 	"\breplayed\x18\x06 \x01(\bR\breplayedB\r\n" +
-	"\v_stock_left\"I\n" +
+	"\v_stock_left\"Q\n" +
+	"\x0eReceiptRequest\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12'\n" +
+	"\x0fidempotency_key\x18\x02 \x01(\fR\x0eidempotencyKey\"u\n" +
+	"\fReceiptReply\x12\x18\n" +
+	"\asuccess\x18\x01 \x01(\bR\asuccess\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
+	"\areceipt\x18\x03 \x01(\tR\areceipt\x12\x17\n" +
+	"\alog_key\x18\x04 \x01(\tR\x06logKey\"I\n" +
 	"\vListRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2602,7 +2736,7 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x15LOG_ENTRY_KIND_EDITED\x10\b\x12\x1b\n" +
 	"\x17LOG_ENTRY_KIND_DELISTED\x10\t\x12\x19\n" +
 	"\x15LOG_ENTRY_KIND_LISTED\x10\n" +
-	"2\xcb\x04\n" +
+	"2\xa9\x05\n" +
 	"\tBookStore\x12V\n" +
 	"\x05Hello\x12$.quire_client.bookstore.HelloRequest\x1a\".quire_client.bookstore.HelloReply\"\x03\x90\x02\x01\x12^\n" +
 	"\x06Search\x12(.quire_client.bookstore.BookTopicRequest\x1a%.quire_client.bookstore.BookListReply\"\x03\x90\x02\x01\x12f\n" +
@@ -2610,7 +2744,8 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\n" +
 	"ListTopics\x12).quire_client.bookstore.ListTopicsRequest\x1a'.quire_client.bookstore.ListTopicsReply\"\x03\x90\x02\x01\x12_\n" +
 	"\x06Lookup\x12).quire_client.bookstore.ItemNumberRequest\x1a%.quire_client.bookstore.BookInfoReply\"\x03\x90\x02\x01\x12V\n" +
-	"\x03Buy\x12).quire_client.bookstore.ItemNumberRequest\x1a$.quire_client.bookstore.BuyBookReply2\xaf\x06\n" +
+	"\x03Buy\x12).quire_client.bookstore.ItemNumberRequest\x1a$.quire_client.bookstore.BuyBookReply\x12\\\n" +
+	"\aReceipt\x12&.quire_client.bookstore.ReceiptRequest\x1a$.quire_client.bookstore.ReceiptReply\"\x03\x90\x02\x012\xaf\x06\n" +
 	"\x05Admin\x12S\n" +
 	"\x04List\x12#.quire_client.bookstore.ListRequest\x1a!.quire_client.bookstore.ListReply\"\x03\x90\x02\x01\x12W\n" +
 	"\aRestock\x12&.quire_client.bookstore.RestockRequest\x1a$.quire_client.bookstore.RestockReply\x12c\n" +
@@ -2635,7 +2770,7 @@ func file_quire_client_bookstore_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_client_bookstore_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quire_client_bookstore_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_quire_client_bookstore_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_quire_client_bookstore_proto_goTypes = []any{
 	(BuyOutcome)(0),            // 0: quire_client.bookstore.BuyOutcome
 	(SalesBy)(0),               // 1: quire_client.bookstore.SalesBy
@@ -2651,27 +2786,29 @@ var file_quire_client_bookstore_proto_goTypes = []any{
 	(*Topic)(nil),              // 11: quire_client.bookstore.Topic
 	(*BookInfoReply)(nil),      // 12: quire_client.bookstore.BookInfoReply
 	(*BuyBookReply)(nil),       // 13: quire_client.bookstore.BuyBookReply
-	(*ListRequest)(nil),        // 14: quire_client.bookstore.ListRequest
-	(*ListReply)(nil),          // 15: quire_client.bookstore.ListReply
-	(*RestockRequest)(nil),     // 16: quire_client.bookstore.RestockRequest
-	(*RestockReply)(nil),       // 17: quire_client.bookstore.RestockReply
-	(*UpdatePriceRequest)(nil), // 18: quire_client.bookstore.UpdatePriceRequest
-	(*UpdatePriceReply)(nil),   // 19: quire_client.bookstore.UpdatePriceReply
-	(*AddBookRequest)(nil),     // 20: quire_client.bookstore.AddBookRequest
-	(*AddBookReply)(nil),       // 21: quire_client.bookstore.AddBookReply
-	(*EditBookRequest)(nil),    // 22: quire_client.bookstore.EditBookRequest
-	(*EditBookReply)(nil),      // 23: quire_client.bookstore.EditBookReply
-	(*ImportRequest)(nil),      // 24: quire_client.bookstore.ImportRequest
-	(*ImportReply)(nil),        // 25: quire_client.bookstore.ImportReply
-	(*RefusedRow)(nil),         // 26: quire_client.bookstore.RefusedRow
-	(*ChangedBook)(nil),        // 27: quire_client.bookstore.ChangedBook
-	(*SalesRequest)(nil),       // 28: quire_client.bookstore.SalesRequest
-	(*SalesReply)(nil),         // 29: quire_client.bookstore.SalesReply
-	(*SalesRow)(nil),           // 30: quire_client.bookstore.SalesRow
-	(*LogRequest)(nil),         // 31: quire_client.bookstore.LogRequest
-	(*LogReply)(nil),           // 32: quire_client.bookstore.LogReply
-	(*TailLogRequest)(nil),     // 33: quire_client.bookstore.TailLogRequest
-	(*LogEntry)(nil),           // 34: quire_client.bookstore.LogEntry
+	(*ReceiptRequest)(nil),     // 14: quire_client.bookstore.ReceiptRequest
+	(*ReceiptReply)(nil),       // 15: quire_client.bookstore.ReceiptReply
+	(*ListRequest)(nil),        // 16: quire_client.bookstore.ListRequest
+	(*ListReply)(nil),          // 17: quire_client.bookstore.ListReply
+	(*RestockRequest)(nil),     // 18: quire_client.bookstore.RestockRequest
+	(*RestockReply)(nil),       // 19: quire_client.bookstore.RestockReply
+	(*UpdatePriceRequest)(nil), // 20: quire_client.bookstore.UpdatePriceRequest
+	(*UpdatePriceReply)(nil),   // 21: quire_client.bookstore.UpdatePriceReply
+	(*AddBookRequest)(nil),     // 22: quire_client.bookstore.AddBookRequest
+	(*AddBookReply)(nil),       // 23: quire_client.bookstore.AddBookReply
+	(*EditBookRequest)(nil),    // 24: quire_client.bookstore.EditBookRequest
+	(*EditBookReply)(nil),      // 25: quire_client.bookstore.EditBookReply
+	(*ImportRequest)(nil),      // 26: quire_client.bookstore.ImportRequest
+	(*ImportReply)(nil),        // 27: quire_client.bookstore.ImportReply
+	(*RefusedRow)(nil),         // 28: quire_client.bookstore.RefusedRow
+	(*ChangedBook)(nil),        // 29: quire_client.bookstore.ChangedBook
+	(*SalesRequest)(nil),       // 30: quire_client.bookstore.SalesRequest
+	(*SalesReply)(nil),         // 31: quire_client.bookstore.SalesReply
+	(*SalesRow)(nil),           // 32: quire_client.bookstore.SalesRow
+	(*LogRequest)(nil),         // 33: quire_client.bookstore.LogRequest
+	(*LogReply)(nil),           // 34: quire_client.bookstore.LogReply
+	(*TailLogRequest)(nil),     // 35: quire_client.bookstore.TailLogRequest
+	(*LogEntry)(nil),           // 36: quire_client.bookstore.LogEntry
 }
 var file_quire_client_bookstore_proto_depIdxs = []int32{
 	7,  // 0: quire_client.bookstore.BookListReply.books:type_name -> quire_client.bookstore.Book
@@ -2682,15 +2819,15 @@ var file_quire_client_bookstore_proto_depIdxs = []int32{
 	7,  // 5: quire_client.bookstore.AddBookReply.book:type_name -> quire_client.bookstore.Book
 	7,  // 6: quire_client.bookstore.EditBookReply.before:type_name -> quire_client.bookstore.Book
 	7,  // 7: quire_client.bookstore.EditBookReply.after:type_name -> quire_client.bookstore.Book
-	26, // 8: quire_client.bookstore.ImportReply.refused_rows:type_name -> quire_client.bookstore.RefusedRow
-	27, // 9: quire_client.bookstore.ImportReply.changes:type_name -> quire_client.bookstore.ChangedBook
+	28, // 8: quire_client.bookstore.ImportReply.refused_rows:type_name -> quire_client.bookstore.RefusedRow
+	29, // 9: quire_client.bookstore.ImportReply.changes:type_name -> quire_client.bookstore.ChangedBook
 	7,  // 10: quire_client.bookstore.ChangedBook.before:type_name -> quire_client.bookstore.Book
 	7,  // 11: quire_client.bookstore.ChangedBook.after:type_name -> quire_client.bookstore.Book
 	1,  // 12: quire_client.bookstore.SalesRequest.by:type_name -> quire_client.bookstore.SalesBy
-	30, // 13: quire_client.bookstore.SalesReply.rows:type_name -> quire_client.bookstore.SalesRow
-	30, // 14: quire_client.bookstore.SalesReply.total:type_name -> quire_client.bookstore.SalesRow
+	32, // 13: quire_client.bookstore.SalesReply.rows:type_name -> quire_client.bookstore.SalesRow
+	32, // 14: quire_client.bookstore.SalesReply.total:type_name -> quire_client.bookstore.SalesRow
 	2,  // 15: quire_client.bookstore.LogRequest.kinds:type_name -> quire_client.bookstore.LogEntryKind
-	34, // 16: quire_client.bookstore.LogReply.entries:type_name -> quire_client.bookstore.LogEntry
+	36, // 16: quire_client.bookstore.LogReply.entries:type_name -> quire_client.bookstore.LogEntry
 	2,  // 17: quire_client.bookstore.LogEntry.kind:type_name -> quire_client.bookstore.LogEntryKind
 	3,  // 18: quire_client.bookstore.BookStore.Hello:input_type -> quire_client.bookstore.HelloRequest
 	5,  // 19: quire_client.bookstore.BookStore.Search:input_type -> quire_client.bookstore.BookTopicRequest
@@ -2698,32 +2835,34 @@ var file_quire_client_bookstore_proto_depIdxs = []int32{
 	9,  // 21: quire_client.bookstore.BookStore.ListTopics:input_type -> quire_client.bookstore.ListTopicsRequest
 	6,  // 22: quire_client.bookstore.BookStore.Lookup:input_type -> quire_client.bookstore.ItemNumberRequest
 	6,  // 23: quire_client.bookstore.BookStore.Buy:input_type -> quire_client.bookstore.ItemNumberRequest
-	14, // 24: quire_client.bookstore.Admin.List:input_type -> quire_client.bookstore.ListRequest
-	16, // 25: quire_client.bookstore.Admin.Restock:input_type -> quire_client.bookstore.RestockRequest
-	18, // 26: quire_client.bookstore.Admin.UpdatePrice:input_type -> quire_client.bookstore.UpdatePriceRequest
-	20, // 27: quire_client.bookstore.Admin.AddBook:input_type -> quire_client.bookstore.AddBookRequest
-	22, // 28: quire_client.bookstore.Admin.EditBook:input_type -> quire_client.bookstore.EditBookRequest
-	24, // 29: quire_client.bookstore.Admin.Import:input_type -> quire_client.bookstore.ImportRequest
-	28, // 30: quire_client.bookstore.Admin.Sales:input_type -> quire_client.bookstore.SalesRequest
-	31, // 31: quire_client.bookstore.Admin.Log:input_type -> quire_client.bookstore.LogRequest
-	33, // 32: quire_client.bookstore.Admin.TailLog:input_type -> quire_client.bookstore.TailLogRequest
-	4,  // 33: quire_client.bookstore.BookStore.Hello:output_type -> quire_client.bookstore.HelloReply
-	8,  // 34: quire_client.bookstore.BookStore.Search:output_type -> quire_client.bookstore.BookListReply
-	8,  // 35: quire_client.bookstore.BookStore.SearchStream:output_type -> quire_client.bookstore.BookListReply
-	10, // 36: quire_client.bookstore.BookStore.ListTopics:output_type -> quire_client.bookstore.ListTopicsReply
-	12, // 37: quire_client.bookstore.BookStore.Lookup:output_type -> quire_client.bookstore.BookInfoReply
-	13, // 38: quire_client.bookstore.BookStore.Buy:output_type -> quire_client.bookstore.BuyBookReply
-	15, // 39: quire_client.bookstore.Admin.List:output_type -> quire_client.bookstore.ListReply
-	17, // 40: quire_client.bookstore.Admin.Restock:output_type -> quire_client.bookstore.RestockReply
-	19, // 41: quire_client.bookstore.Admin.UpdatePrice:output_type -> quire_client.bookstore.UpdatePriceReply
-	21, // 42: quire_client.bookstore.Admin.AddBook:output_type -> quire_client.bookstore.AddBookReply
-	23, // 43: quire_client.bookstore.Admin.EditBook:output_type -> quire_client.bookstore.EditBookReply
-	25, // 44: quire_client.bookstore.Admin.Import:output_type -> quire_client.bookstore.ImportReply
-	29, // 45: quire_client.bookstore.Admin.Sales:output_type -> quire_client.bookstore.SalesReply
-	32, // 46: quire_client.bookstore.Admin.Log:output_type -> quire_client.bookstore.LogReply
-	34, // 47: quire_client.bookstore.Admin.TailLog:output_type -> quire_client.bookstore.LogEntry
-	33, // [33:48] is the sub-list for method output_type
-	18, // [18:33] is the sub-list for method input_type
+	14, // 24: quire_client.bookstore.BookStore.Receipt:input_type -> quire_client.bookstore.ReceiptRequest
+	16, // 25: quire_client.bookstore.Admin.List:input_type -> quire_client.bookstore.ListRequest
+	18, // 26: quire_client.bookstore.Admin.Restock:input_type -> quire_client.bookstore.RestockRequest
+	20, // 27: quire_client.bookstore.Admin.UpdatePrice:input_type -> quire_client.bookstore.UpdatePriceRequest
+	22, // 28: quire_client.bookstore.Admin.AddBook:input_type -> quire_client.bookstore.AddBookRequest
+	24, // 29: quire_client.bookstore.Admin.EditBook:input_type -> quire_client.bookstore.EditBookRequest
+	26, // 30: quire_client.bookstore.Admin.Import:input_type -> quire_client.bookstore.ImportRequest
+	30, // 31: quire_client.bookstore.Admin.Sales:input_type -> quire_client.bookstore.SalesRequest
+	33, // 32: quire_client.bookstore.Admin.Log:input_type -> quire_client.bookstore.LogRequest
+	35, // 33: quire_client.bookstore.Admin.TailLog:input_type -> quire_client.bookstore.TailLogRequest
+	4,  // 34: quire_client.bookstore.BookStore.Hello:output_type -> quire_client.bookstore.HelloReply
+	8,  // 35: quire_client.bookstore.BookStore.Search:output_type -> quire_client.bookstore.BookListReply
+	8,  // 36: quire_client.bookstore.BookStore.SearchStream:output_type -> quire_client.bookstore.BookListReply
+	10, // 37: quire_client.bookstore.BookStore.ListTopics:output_type -> quire_client.bookstore.ListTopicsReply
+	12, // 38: quire_client.bookstore.BookStore.Lookup:output_type -> quire_client.bookstore.BookInfoReply
+	13, // 39: quire_client.bookstore.BookStore.Buy:output_type -> quire_client.bookstore.BuyBookReply
+	15, // 40: quire_client.bookstore.BookStore.Receipt:output_type -> quire_client.bookstore.ReceiptReply
+	17, // 41: quire_client.bookstore.Admin.List:output_type -> quire_client.bookstore.ListReply
+	19, // 42: quire_client.bookstore.Admin.Restock:output_type -> quire_client.bookstore.RestockReply
+	21, // 43: quire_client.bookstore.Admin.UpdatePrice:output_type -> quire_client.bookstore.UpdatePriceReply
+	23, // 44: quire_client.bookstore.Admin.AddBook:output_type -> quire_client.bookstore.AddBookReply
+	25, // 45: quire_client.bookstore.Admin.EditBook:output_type -> quire_client.bookstore.EditBookReply
+	27, // 46: quire_client.bookstore.Admin.Import:output_type -> quire_client.bookstore.ImportReply
+	31, // 47: quire_client.bookstore.Admin.Sales:output_type -> quire_client.bookstore.SalesReply
+	34, // 48: quire_client.bookstore.Admin.Log:output_type -> quire_client.bookstore.LogReply
+	36, // 49: quire_client.bookstore.Admin.TailLog:output_type -> quire_client.bookstore.LogEntry
+	34, // [34:50] is the sub-list for method output_type
+	18, // [18:34] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
 	18, // [18:18] is the sub-list for extension extendee
 	0,  // [0:18] is the sub-list for field type_name
@@ -2736,22 +2875,22 @@ func file_quire_client_bookstore_proto_init() {
 	}
 	file_quire_client_bookstore_proto_msgTypes[3].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[10].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[13].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[14].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[15].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[16].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[17].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[19].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[25].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[28].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[21].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[27].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[30].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[31].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[32].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_client_bookstore_proto_rawDesc), len(file_quire_client_bookstore_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

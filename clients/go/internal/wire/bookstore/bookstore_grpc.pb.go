@@ -29,6 +29,7 @@ const (
 	BookStore_ListTopics_FullMethodName   = "/bookstore.BookStore/ListTopics"
 	BookStore_Lookup_FullMethodName       = "/bookstore.BookStore/Lookup"
 	BookStore_Buy_FullMethodName          = "/bookstore.BookStore/Buy"
+	BookStore_Receipt_FullMethodName      = "/bookstore.BookStore/Receipt"
 )
 
 // BookStoreClient is the client API for BookStore service.
@@ -55,6 +56,9 @@ type BookStoreClient interface {
 	Lookup(ctx context.Context, in *ItemNumberRequest, opts ...grpc.CallOption) (*BookInfoReply, error)
 	// Buys copies of one book. When the reply has success = true the sale is on disk.
 	Buy(ctx context.Context, in *ItemNumberRequest, opts ...grpc.CallOption) (*BuyBookReply, error)
+	// The receipt of a purchase that was made with a key: a proof that the shop's log has it, which anyone can check without
+	// the server. UNIMPLEMENTED if the books are in PostgreSQL.
+	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptReply, error)
 }
 
 type bookStoreClient struct {
@@ -134,6 +138,16 @@ func (c *bookStoreClient) Buy(ctx context.Context, in *ItemNumberRequest, opts .
 	return out, nil
 }
 
+func (c *bookStoreClient) Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReceiptReply)
+	err := c.cc.Invoke(ctx, BookStore_Receipt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BookStoreServer is the server API for BookStore service.
 // All implementations must embed UnimplementedBookStoreServer
 // for forward compatibility.
@@ -158,6 +172,9 @@ type BookStoreServer interface {
 	Lookup(context.Context, *ItemNumberRequest) (*BookInfoReply, error)
 	// Buys copies of one book. When the reply has success = true the sale is on disk.
 	Buy(context.Context, *ItemNumberRequest) (*BuyBookReply, error)
+	// The receipt of a purchase that was made with a key: a proof that the shop's log has it, which anyone can check without
+	// the server. UNIMPLEMENTED if the books are in PostgreSQL.
+	Receipt(context.Context, *ReceiptRequest) (*ReceiptReply, error)
 	mustEmbedUnimplementedBookStoreServer()
 }
 
@@ -185,6 +202,9 @@ func (UnimplementedBookStoreServer) Lookup(context.Context, *ItemNumberRequest) 
 }
 func (UnimplementedBookStoreServer) Buy(context.Context, *ItemNumberRequest) (*BuyBookReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Buy not implemented")
+}
+func (UnimplementedBookStoreServer) Receipt(context.Context, *ReceiptRequest) (*ReceiptReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Receipt not implemented")
 }
 func (UnimplementedBookStoreServer) mustEmbedUnimplementedBookStoreServer() {}
 func (UnimplementedBookStoreServer) testEmbeddedByValue()                   {}
@@ -308,6 +328,24 @@ func _BookStore_Buy_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BookStore_Receipt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReceiptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BookStoreServer).Receipt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BookStore_Receipt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BookStoreServer).Receipt(ctx, req.(*ReceiptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // BookStore_ServiceDesc is the grpc.ServiceDesc for BookStore service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -334,6 +372,10 @@ var BookStore_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Buy",
 			Handler:    _BookStore_Buy_Handler,
+		},
+		{
+			MethodName: "Receipt",
+			Handler:    _BookStore_Receipt_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -293,6 +293,11 @@ pub(super) fn establish(file: &mut Connection, path: &Path, checked: Checked) ->
     Ok((head, tree))
 }
 
+/// The name of the log; `None` for a file without a head.
+pub(super) fn log_id(file: &Connection) -> rusqlite::Result<Option<LogId>> {
+    meta(file, META_ID)
+}
+
 /// Makes a copy of the file a log without a head.
 pub(super) fn forget_head(copy: &Connection) -> rusqlite::Result<()> {
     delete_meta(copy, META_ID)

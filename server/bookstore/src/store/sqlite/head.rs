@@ -30,11 +30,16 @@ const MARK_MAGIC: &[u8; 8] = b"quireMk1";
 /// Random name of a log, in `meta` and in its head file.
 pub(super) type LogId = [u8; 16];
 
-/// The path of the head file: beside the database itself, as its WAL is, if `database` is a link.
+/// The path of the head file.
 pub(super) fn head_path(database: &Path) -> PathBuf {
+    beside(database, "-head")
+}
+
+/// The path with this ending: beside the database itself, as its WAL is, if `database` is a link.
+pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
     let itself = if database.is_symlink() { fs::canonicalize(database).ok() } else { None };
     let mut name = itself.unwrap_or_else(|| database.to_owned()).into_os_string();
-    name.push("-head");
+    name.push(ending);
     name.into()
 }
 

@@ -13,6 +13,7 @@ mod open;
 mod read;
 mod rows;
 mod schema;
+mod signed;
 mod state;
 mod store;
 mod transaction;

@@ -128,7 +128,8 @@ impl Readers {
         .await
     }
 
-    async fn with<T: Send + 'static>(
+    /// Runs a query on a blocking thread.
+    pub(super) async fn with<T: Send + 'static>(
         self: &Arc<Self>,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Fault> {

@@ -9,10 +9,11 @@ use commit::FileIdentity;
 use tokio::sync::watch;
 
 use super::{
-    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, Store, Which},
+    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, SignedLog, Store, Which},
     errors::OpenError,
     open::{Role, open},
     read::Readers,
+    signed::SignedTree,
     state::{Shared, State},
     transaction::SqliteConnection,
     writer::Writer,
@@ -29,6 +30,7 @@ use crate::{
 pub(crate) struct SqliteStore {
     shared: Shared,
     readers: Arc<Readers>,
+    signed: SignedTree,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -61,6 +63,7 @@ impl SqliteStore {
         drop(writer);
         let file = FileIdentity::of(path).map_err(|reason| unusable(reason.to_string()))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
+        let signed = SignedTree::open(path, Arc::clone(&readers), &settings)?;
         let shared = Shared {
             path: path.to_owned(),
             file,
@@ -75,7 +78,7 @@ impl SqliteStore {
             lost_pages: AtomicBool::new(false),
             metrics,
         };
-        Ok(Self { shared, readers })
+        Ok(Self { shared, readers, signed })
     }
 }
 
@@ -92,6 +95,10 @@ impl Store for SqliteStore {
 
     fn newest(&self) -> watch::Receiver<i64> {
         self.shared.last_number.subscribe()
+    }
+
+    fn signed_log(&self) -> Option<&dyn SignedLog> {
+        Some(&self.signed)
     }
 
     fn name(&self) -> String {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, Row, types::Type};
 use tlog::{Frontier, Hash};
 
-use super::super::leaf::{Leaf, missing};
+use super::super::leaf::{Leaf, MISSING, missing};
 use crate::domain::Entry;
 
 /// Entries between two bases, which bound the entries that a start reads.
@@ -54,6 +54,19 @@ impl Gaps {
     pub(super) fn write(&self, file: &Connection) -> rusqlite::Result<()> {
         let gaps = self.0.iter().map(|gap| format!("{}-{}", gap.start(), gap.end()));
         set_meta(file, META_GAPS, &gaps.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Reads those of the file.
+    pub(super) fn read(file: &Connection) -> rusqlite::Result<Self> {
+        let text: Option<String> = meta(file, META_GAPS)?;
+        let gaps =
+            text.map(|text| Self::from_text(&text).ok_or(rusqlite::Error::InvalidColumnType(0, text, Type::Text)));
+        Ok(gaps.transpose()?.unwrap_or_default())
+    }
+
+    /// Numbers in all gaps.
+    pub(super) fn count(&self) -> u64 {
+        self.0.iter().map(|gap| gap.end().abs_diff(*gap.start()) + 1).sum()
     }
 
     fn from_text(text: &str) -> Option<Self> {
@@ -107,10 +120,7 @@ impl LogTree {
                 newest = base;
             }
         }
-        let text: Option<String> = meta(file, META_GAPS)?;
-        let gaps =
-            text.map(|text| Gaps::from_text(&text).ok_or(rusqlite::Error::InvalidColumnType(0, text, Type::Text)));
-        Ok(Self { frontier: newest, gaps: gaps.transpose()?.unwrap_or_default(), has_new_gaps: false })
+        Ok(Self { frontier: newest, gaps: Gaps::read(file)?, has_new_gaps: false })
     }
 
     /// The tree over the log as the file has it now, with the same gaps.
@@ -214,6 +224,31 @@ impl LogTree {
         file.prepare_cached(sql)?.execute((newest, before))?;
         set_meta(file, newest, &self.frontier.to_bytes())
     }
+}
+
+/// Hands over the bytes of each leaf of `numbers`, in order.
+pub(super) fn each_leaf<E: From<rusqlite::Error>>(
+    file: &Connection,
+    gaps: &Gaps,
+    numbers: RangeInclusive<i64>,
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let sql = format!("SELECT {LEAF_COLUMNS} FROM entry WHERE number >= ?1 AND number <= ?2 ORDER BY number");
+    let mut query = file.prepare_cached(&sql)?;
+    let (mut rows, mut space) = (query.query((numbers.start(), numbers.end()))?, Vec::new());
+    let mut next = *numbers.start();
+    while let Some(row) = rows.next()? {
+        let leaf = leaf(row)?;
+        (next..leaf.number).try_for_each(|_| take(MISSING))?;
+        next = leaf.number + 1;
+        if gaps.contains(leaf.number) {
+            take(MISSING)?;
+        } else {
+            leaf.encode(&mut space);
+            take(&space)?;
+        }
+    }
+    (next..=*numbers.end()).try_for_each(|_| take(MISSING))
 }
 
 /// Deletes the bases in the open transaction, so that the next tree is made from the first entry on.
