@@ -69,6 +69,11 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
+    /// Path of the proof of it.
+    pub(crate) fn proof(&self) -> String {
+        format!("/shop/receipt/proof?number={}&key={}", self.number, self.key)
+    }
+
     /// Path of its receipt.
     pub(crate) fn receipt(&self) -> String {
         format!("/shop/receipt?number={}&key={}", self.number, self.key)

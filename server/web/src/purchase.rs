@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::State,
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse as _, Redirect, Response},
 };
 use bookstore::{
@@ -86,6 +86,7 @@ pub(crate) async fn receipt(State(shop): State<Shop>, visit: Visit) -> Response 
         frame: shop.frame(""),
         sale: Sale::new(&made, entry.book, book.as_deref(), entry.time_ms, visit.locale),
         is_again: query(&visit.uri, "again").is_some(),
+        proof: shop.store().has_receipts().then(|| made.proof()),
         topic: book.as_ref().map(|book| (book.topic().to_owned(), topic_path(book.topic()))),
         book: book.map(|book| (Cover::of(&book), BuyForm::new(&book, "Buy another for", visit.locale))),
     };
@@ -93,6 +94,26 @@ pub(crate) async fn receipt(State(shop): State<Shop>, visit: Visit) -> Response 
     // Two windows that buy at once each send the cookie as it was before.
     shop.remember(&visit, made, &mut response);
     response
+}
+
+/// The receipt as a file that anyone can check without the shop.
+pub(crate) async fn proof(State(shop): State<Shop>, visit: Visit) -> Response {
+    let number = query(&visit.uri, "number").and_then(|number| number.parse().ok());
+    let key = query(&visit.uri, "key").as_deref().and_then(FormKey::parse).and_then(|key| key.for_ledger());
+    let Some((number, key)) = number.zip(key) else { return shop.no_such_receipt(&visit) };
+    match shop.store().receipt(number, &key).await {
+        Ok(Some(receipt)) => {
+            let name = format!("attachment; filename=\"receipt-{number}.tlog-proof\"");
+            let fields = [
+                (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+                (header::CONTENT_DISPOSITION, &name),
+                (header::CACHE_CONTROL, "private, no-cache"),
+            ];
+            (fields, receipt).into_response()
+        }
+        Ok(None) => shop.no_such_receipt(&visit),
+        Err(fault) => shop.failed(&visit, &fault, None),
+    }
 }
 
 pub(crate) async fn purchases(State(shop): State<Shop>, visit: Visit) -> Response {

@@ -55,6 +55,7 @@ pub(crate) fn router(shop: &Shop) -> Router {
         .route("/shop/book", get(browse::book))
         .route("/shop/buy", post(purchase::buy).get(async || Redirect::to("/")))
         .route("/shop/receipt", get(purchase::receipt))
+        .route("/shop/receipt/proof", get(purchase::proof))
         .route("/shop/purchases", get(purchase::purchases))
         .route("/shop/live", get(live))
         .fallback(nothing_here)

@@ -146,6 +146,7 @@ impl Shop {
                 "Try again",
             ),
             Fault::Failed(_)
+            | Fault::Unsupported(_)
             | Fault::Stopped(_)
             | Fault::ImportStopped { .. }
             | Fault::PriceChanged(_)

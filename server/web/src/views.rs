@@ -260,6 +260,8 @@ pub(crate) struct ReceiptPage {
     pub(crate) sale: Sale,
     /// The request repeated an earlier one.
     pub(crate) is_again: bool,
+    /// Path of the proof, if the store has any.
+    pub(crate) proof: Option<String>,
     /// Cover and form of the book, if it is still in the catalogue.
     pub(crate) book: Option<(Cover, BuyForm)>,
     /// Name and path of its topic.
