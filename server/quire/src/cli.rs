@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Makes a token for a client, and its line for the file server.tokens
     Token(TokenArgs),
+    /// Checks a receipt against the shop's public key, without the server
+    Receipt(ReceiptArgs),
     /// Generates data of any size
     Generate(GenerateArgs),
 }
@@ -221,6 +223,21 @@ pub(crate) enum TokenCommand {
         #[arg(long, value_name = "NAME", default_value = "client")]
         name: String,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 the log has the entry; 1 the receipt does not prove that, and the reason is printed; 2 usage."
+)]
+pub(crate) struct ReceiptArgs {
+    /// The receipt; - is standard input
+    pub file: PathBuf,
+    /// The log's public key, NAME+ID+KEY, as the shop publishes it; or a file that holds it
+    #[arg(long, value_name = "KEY")]
+    pub key: String,
+    /// Print what the receipt shows as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Parsed by the client itself, as in its own program.

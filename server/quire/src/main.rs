@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         cli::Command::Health(args) => Ok(commands::health::command(&args)),
         cli::Command::Top(args) => Ok(commands::top::command(&args)),
         cli::Command::Token(args) => commands::token::command(&args),
+        cli::Command::Receipt(args) => Ok(commands::receipt::command(&args)),
         cli::Command::Generate(args) => commands::data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {

@@ -6,6 +6,7 @@ pub(crate) mod data;
 pub(crate) mod game;
 pub(crate) mod health;
 pub(crate) mod kv;
+pub(crate) mod receipt;
 pub(crate) mod tasks;
 pub(crate) mod token;
 pub(crate) mod top;

@@ -34,6 +34,7 @@ mod manager;
 mod operate;
 mod outcomes;
 mod probe;
+mod receipts;
 mod records;
 mod room;
 mod rpcgame;
