@@ -151,7 +151,8 @@ async fn no_other_user_can_read_what_a_store_writes() {
     let mut seen = Vec::new();
     walk(&folder.path().join("data"), &mut seen);
     let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    for wanted in ["bookstore.db", "bookstore.db-wal", "bookstore.db-shm", "bookstore.db-head", "kv", "kv.address"] {
+    let store = ["", "-wal", "-shm", "-head", "-key"].map(|ending| format!("bookstore.db{ending}"));
+    for wanted in store.iter().map(String::as_str).chain(["kv", "kv.address"]) {
         assert!(seen.iter().any(|(path, _)| name(path) == wanted), "{wanted} in {seen:?}");
     }
     assert!(seen.iter().all(|(_, mode)| mode % 0o100 == 0), "{seen:?}");
