@@ -41,6 +41,7 @@ mod body;
 pub mod client;
 pub mod details;
 mod envelope;
+mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod interceptor;

@@ -3,6 +3,7 @@
 //! On the wire the message is percent-encoded and the details are base64.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use prost::Message as _;
 use prost_types::Any;
 use quire_http2::ErrorCode;
 
+use crate::failure::TransportError;
 use crate::metadata::{Metadata, MetadataError};
 
 macro_rules! codes {
@@ -143,6 +145,7 @@ struct Parts {
     message: Cow<'static, str>,
     details: Bytes,
     metadata: Metadata,
+    transport: Option<Box<TransportError>>,
 }
 
 impl Status {
@@ -159,7 +162,14 @@ impl Status {
     /// Creates a status with an encoded, machine-readable `google.rpc.Status`.
     pub fn with_details(code: Code, message: impl Into<Cow<'static, str>>, details: Bytes) -> Self {
         let message = message.into();
-        Self(Box::new(Parts { code, reach: Reach::default(), message, details, metadata: Metadata::new() }))
+        Self(Box::new(Parts {
+            code,
+            reach: Reach::default(),
+            message,
+            details,
+            metadata: Metadata::new(),
+            transport: None,
+        }))
     }
 
     /// The code.
@@ -169,14 +179,14 @@ impl Status {
 
     /// The status in an error or among its causes, if any.
     #[cfg(any(feature = "http1", feature = "tower"))]
-    pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+    pub(crate) fn in_error(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut causes = std::iter::successors(Some(error), |error| (*error).source());
         causes.find_map(|error| error.downcast_ref::<Self>()).cloned()
     }
 
     /// Status of a call whose layer failed: that in the error, or gRPC's code for other kinds of errors.
     #[cfg(feature = "tower")]
-    pub(crate) fn of_layer(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn of_layer(error: &(dyn Error + 'static)) -> Self {
         Self::in_error(error).unwrap_or_else(|| Self::unknown(error.to_string()))
     }
 
@@ -211,6 +221,22 @@ impl Status {
         let details = Details::decode(self.details()).ok()?.details;
         let is_wanted = |detail: &&Any| detail.type_url.rsplit('/').next() == Some(&*T::full_name());
         details.iter().filter(is_wanted).find_map(|detail| T::decode(&*detail.value).ok())
+    }
+
+    /// Failure of the transport that ended a client's call. The message has its reason already, so it is not the
+    /// [`Error::source`], and a report of the whole chain names the reason once.
+    pub fn transport(&self) -> Option<&TransportError> {
+        self.0.transport.as_deref()
+    }
+
+    /// The status of a call whose connection failed.
+    pub(crate) fn connection_ended(failure: TransportError) -> Self {
+        Self::unavailable(format!("the connection ended: {}", failure.reason())).with_transport(failure)
+    }
+
+    pub(crate) fn with_transport(mut self, failure: TransportError) -> Self {
+        self.0.transport = Some(Box::new(failure));
+        self
     }
 
     /// Sets the progress of the call.
@@ -278,7 +304,7 @@ impl fmt::Display for Status {
     }
 }
 
-impl std::error::Error for Status {}
+impl Error for Status {}
 
 /// A handler's metadata is its own, so that what is wrong with it is no fault of the caller.
 impl From<MetadataError> for Status {

@@ -20,7 +20,8 @@ use super::call::attempt::{Attempt, untouched};
 use super::call::http::{CarrierSettings, RequestBody, carry, connection_ended};
 use super::channel::subchannel::{Command, State, Subchannel, WaitingCalls};
 use super::channel::target::{Counters, Target};
-use super::settings::{ConnectBackoff, Settings};
+use super::settings::{ConnectBackoff, ConnectError, Settings};
+use crate::failure::{TransportError, TransportFailure};
 use crate::lifetime::Lifetime;
 use crate::status::Status;
 
@@ -60,7 +61,7 @@ impl Connection {
 
 /// Result of a task of the pool.
 enum Event {
-    Opened(Result<Connection, String>),
+    Opened(Result<Connection, TransportError>),
     /// The call of this number has ended; another may reuse its connection.
     Ended(u64, Option<Connection>),
 }
@@ -200,13 +201,13 @@ impl Pool {
                 self.subchannel.set_state(State::Ready);
                 self.idle.push(connection.rest());
             }
-            Event::Opened(Err(reason)) => {
+            Event::Opened(Err(failure)) => {
                 self.opening -= 1;
                 self.is_wanted = false;
-                let reason = format!("cannot reach {}: {reason}", self.shared.target.authority);
-                self.subchannel.set_state(State::Failing(reason.clone()));
+                let failure = ConnectError::unreachable(&self.shared.target.authority, failure);
+                self.subchannel.set_failing(failure.clone());
                 let until = Box::pin(sleep(self.backoff.pause()));
-                self.pause = Some(Pause { until, status: untouched(Status::unavailable(reason)) });
+                self.pause = Some(Pause { until, status: failure.into() });
             }
             Event::Ended(number, connection) => {
                 self.running.remove(&number);
@@ -257,14 +258,18 @@ impl Pool {
     }
 }
 
-/// Connects; the error is the reason.
-async fn connect(target: Arc<Target>, counters: Arc<Counters>, settings: Arc<Settings>) -> Result<Connection, String> {
+async fn connect(
+    target: Arc<Target>,
+    counters: Arc<Counters>,
+    settings: Arc<Settings>,
+) -> Result<Connection, TransportError> {
     let deadline = Instant::now() + settings.connect_timeout;
     let connected = timeout_at(deadline, target.connect(&counters)).await;
-    let io = connected.map_err(|_| "no connection in time".to_owned())?.map_err(|error| error.to_string())?;
+    let io = connected.map_err(|_| TransportError::new(TransportFailure::Timeout, "no connection in time"))??;
     let mut builder = Builder::new();
     builder.max_buf_size(BUFFER_BYTES_MAX);
-    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|error| error.to_string())?;
+    let (sender, connection) =
+        builder.handshake(TokioIo::new(io)).await.map_err(|error| TransportError::of(TransportFailure::Io, error))?;
     tokio::spawn(connection);
     Ok(Connection::new(sender, &settings))
 }
@@ -302,12 +307,15 @@ async fn send(
         Ok(response) => return Ok(response),
         Err(error) => error,
     };
-    let Some(request) = error.take_message() else { return Err(connection_ended(error.error())) };
+    let Some(request) = error.take_message() else { return Err(connection_ended(error.into_error().into())) };
     let Shared { target, settings, counters, .. } = shared.clone();
     let connected = connect(target, counters, settings).await;
-    *connection = connected.map_err(|reason| untouched(Status::unavailable(reason)))?;
+    let failed =
+        |failure: TransportError| untouched(Status::unavailable(failure.reason().to_owned()).with_transport(failure));
+    *connection = connected.map_err(failed)?;
     connection.requests.try_send_request(request).await.map_err(|mut error| {
-        let status = connection_ended(error.error());
-        if error.take_message().is_some() { untouched(status) } else { status }
+        let is_unsent = error.take_message().is_some();
+        let status = connection_ended(error.into_error().into());
+        if is_unsent { untouched(status) } else { status }
     })
 }

@@ -18,4 +18,5 @@ pub use settings::{ConnectError, HttpVersion, Protocol, RetryPolicy, Settings};
 #[cfg(feature = "tower")]
 pub use tower::HttpChannel;
 
+pub use crate::failure::{TransportError, TransportFailure};
 pub use crate::protocol::Codec;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::failure::TransportError;
 use crate::lifetime::Lifetime;
 use crate::message::compression::Encoding;
 use crate::protocol::{ClientDialect, Codec};
@@ -160,12 +161,31 @@ impl Settings {
 }
 
 /// The address is invalid, or the server cannot be reached.
-#[derive(Debug)]
-pub struct ConnectError(pub(super) String);
+#[derive(Clone, Debug)]
+pub struct ConnectError {
+    text: String,
+    transport: Option<TransportError>,
+}
+
+impl ConnectError {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), transport: None }
+    }
+
+    /// Failure of the transport, unless the channel is closed or its settings are wrong. The text has its reason.
+    pub fn transport(&self) -> Option<&TransportError> {
+        self.transport.as_ref()
+    }
+
+    /// The failure to reach this server.
+    pub(super) fn unreachable(authority: &str, failure: TransportError) -> Self {
+        Self { text: format!("cannot reach {authority}: {}", failure.reason()), transport: Some(failure) }
+    }
+}
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -173,7 +193,11 @@ impl std::error::Error for ConnectError {}
 
 impl From<ConnectError> for Status {
     fn from(error: ConnectError) -> Self {
-        Self::unavailable(error.0).with_reach(Reach::Untouched)
+        let status = Self::unavailable(error.text).with_reach(Reach::Untouched);
+        match error.transport {
+            Some(failure) => status.with_transport(failure),
+            None => status,
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl Outgoing for Chunks {
                 out.extend_from_slice(&frame.into_data().unwrap_or_default());
                 Poll::Ready(Ok(true))
             }
-            Some(Err(error)) => Poll::Ready(Err(connection_ended(&*error))),
+            Some(Err(error)) => Poll::Ready(Err(connection_ended(error))),
         }
     }
 }

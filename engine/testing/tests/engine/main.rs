@@ -5,6 +5,7 @@ mod calls;
 mod channels;
 mod connections;
 mod deadlines;
+mod failures;
 mod http1_channel;
 mod lifetimes;
 mod limits;

@@ -21,6 +21,7 @@ use super::response::ResponseReader;
 use crate::body::{Body as HttpBody, HttpService, ResponseFuture};
 use crate::client::channel::target::Target;
 use crate::client::settings::Settings;
+use crate::failure::{TransportError, TransportFailure};
 use crate::message::compression;
 use crate::message::inbox::Inbox;
 use crate::status::Status;
@@ -175,8 +176,9 @@ fn head(response: &http::response::Parts) -> Result<Arc<Head>, Status> {
 }
 
 /// Status for a body or a connection that broke off.
-pub(crate) fn connection_ended(error: &(dyn Error + 'static)) -> Status {
-    Status::in_error(error).unwrap_or_else(|| Status::unavailable(format!("the connection ended: {error}")))
+pub(crate) fn connection_ended(error: Box<dyn Error + Send + Sync>) -> Status {
+    Status::in_error(&*error)
+        .unwrap_or_else(|| Status::connection_ended(TransportError::of(TransportFailure::Closed, error)))
 }
 
 /// Reads a response. `has_trailers`: carried by HTTP/2, so that trailers are meaningful. Returns whether it was read
@@ -227,7 +229,7 @@ where
                     Ok(())
                 }
             },
-            Some(Some(Err(error))) => Err(connection_ended(&*error.into())),
+            Some(Some(Err(error))) => Err(connection_ended(error.into())),
         };
         if let Err(status) = taken {
             reader.fail(status);

@@ -184,7 +184,7 @@ impl Builder {
         }
         let wrong = || {
             let forms = "http://host:port, https://host:port or unix:/path";
-            ConnectError(format!("{address:?} is no address; write {forms}"))
+            ConnectError::new(format!("{address:?} is no address; write {forms}"))
         };
         let uri: http::Uri = address.parse().map_err(|_| wrong())?;
         let is_https = match uri.scheme_str() {
@@ -233,7 +233,7 @@ impl Builder {
     /// set.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| ConnectError(error.to_string()))?;
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| ConnectError::new(error.to_string()))?;
         self.target.tls = Some((config, name));
         self.target.is_https = true;
         self.has_tls = true;
@@ -255,11 +255,11 @@ impl Builder {
     /// Creates the channel, which connects on first use. Must be called within a tokio runtime.
     pub fn connect_lazy(mut self) -> Result<Channel, ConnectError> {
         if self.target.is_https && !self.has_tls {
-            return Err(ConnectError("https needs a TLS configuration; give one with tls()".to_owned()));
+            return Err(ConnectError::new("https needs a TLS configuration; give one with tls()"));
         }
         if !self.settings.http.carries(self.settings.protocol) {
             let message = "gRPC needs HTTP/2; over HTTP/1.1, set the protocol to GrpcWeb or Connect";
-            return Err(ConnectError(message.to_owned()));
+            return Err(ConnectError::new(message));
         }
         #[cfg(feature = "tls")]
         if let Some((config, _)) = &mut self.target.tls

@@ -68,8 +68,8 @@ pub(crate) enum State {
     Idle,
     Connecting,
     Ready,
-    /// The last attempt to connect failed for this reason, and the pause before the next is not over.
-    Failing(String),
+    /// The last attempt to connect failed, and the pause before the next is not over.
+    Failing,
     Closed,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Subchannel {
     state: watch::Sender<State>,
     /// True from a failed attempt to connect until one succeeds.
     is_failing: AtomicBool,
-    /// Number of failed attempts to connect, and the reason of the last one. A caller that is polled only after the pause
-    /// that follows a failure finds the reason here, no longer in the state.
-    failed: Mutex<(u64, String)>,
+    /// Number of failed attempts to connect, and the last failure. A caller that is polled only after the pause
+    /// that follows a failure finds it here, no longer in the state.
+    failed: Mutex<(u64, ConnectError)>,
     is_ready: AtomicBool,
     is_closing: AtomicBool,
     waiting_calls_max: usize,
@@ -95,7 +95,7 @@ impl Subchannel {
             task: AtomicWaker::new(),
             state: watch::Sender::new(State::Idle),
             is_failing: AtomicBool::new(false),
-            failed: Mutex::default(),
+            failed: Mutex::new((0, ConnectError::new(""))),
             is_ready: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             waiting_calls_max: settings.waiting_calls_max,
@@ -181,7 +181,7 @@ impl Subchannel {
 
     /// Makes the task connect, unless it is connected or pauses after a failure.
     pub(crate) fn want(&self) {
-        let pauses = matches!(*self.state.borrow(), State::Failing(_));
+        let pauses = matches!(*self.state.borrow(), State::Failing);
         // A waiting command already makes it connect.
         if !pauses && self.is_empty() {
             self.push(Command::Connect);
@@ -196,24 +196,27 @@ impl Subchannel {
         let is_over = |state: &State| !matches!(state, State::Idle | State::Connecting) || self.failed().0 != before;
         match state.wait_for(is_over).await.as_deref() {
             Ok(State::Ready) => Ok(()),
-            Ok(State::Failing(_) | State::Idle | State::Connecting) => Err(ConnectError(self.failed().1.clone())),
-            Ok(State::Closed) | Err(_) => Err(ConnectError("the channel is closed".to_owned())),
+            Ok(State::Failing | State::Idle | State::Connecting) => Err(self.failed().1.clone()),
+            Ok(State::Closed) | Err(_) => Err(ConnectError::new("the channel is closed")),
         }
     }
 
-    fn failed(&self) -> MutexGuard<'_, (u64, String)> {
+    fn failed(&self) -> MutexGuard<'_, (u64, ConnectError)> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a failed attempt to connect.
+    pub(crate) fn set_failing(&self, failure: ConnectError) {
+        self.is_failing.store(true, Ordering::Relaxed);
+        let mut failed = self.failed();
+        *failed = (failed.0 + 1, failure);
+        drop(failed);
+        self.set_state(State::Failing);
+    }
+
     pub(crate) fn set_state(&self, state: State) {
-        match &state {
-            State::Failing(reason) => {
-                self.is_failing.store(true, Ordering::Relaxed);
-                let mut failed = self.failed();
-                *failed = (failed.0 + 1, reason.clone());
-            }
-            State::Ready => self.is_failing.store(false, Ordering::Relaxed),
-            _ => {}
+        if state == State::Ready {
+            self.is_failing.store(false, Ordering::Relaxed);
         }
         self.is_ready.store(state == State::Ready, Ordering::Release);
         self.state.send_replace(state);
@@ -257,7 +260,7 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         let mut ready = pin!(subchannel.ready());
         assert!(ready.as_mut().poll(&mut cx).is_pending());
-        subchannel.set_state(State::Failing("it does not speak TLS".to_owned()));
+        subchannel.set_failing(ConnectError::new("it does not speak TLS"));
         subchannel.set_state(State::Idle);
         let Poll::Ready(Err(error)) = ready.poll(&mut cx) else { panic!("still waiting") };
         assert_eq!(error.to_string(), "it does not speak TLS");

@@ -1,5 +1,7 @@
 //! The servers of a channel, and sockets to them: TCP or Unix, with optional TLS, their traffic counted below TLS.
 
+#[cfg(feature = "tls")]
+use std::error::Error as _;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -14,7 +16,9 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 #[cfg(feature = "tls")]
-use tokio_rustls::{TlsConnector, rustls::ClientConfig, rustls::pki_types::ServerName};
+use tokio_rustls::{TlsConnector, rustls, rustls::ClientConfig, rustls::pki_types::ServerName};
+
+use crate::failure::{TransportError, TransportFailure};
 
 /// Listening address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,14 +88,16 @@ pub const UNTRUSTED: &str = "the server's certificate is not trusted";
 
 /// Explains a failed handshake.
 #[cfg(feature = "tls")]
-fn explain(error: io::Error) -> io::Error {
-    use tokio_rustls::rustls::{Error, InvalidMessage};
+fn insecure(error: io::Error) -> TransportError {
+    use rustls::{Error, InvalidMessage};
 
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => io::Error::other(NO_TLS),
-        Some(Error::InvalidCertificate(_)) => io::Error::other(format!("{error}: {UNTRUSTED}")),
-        _ => error,
-    }
+    let failure = TransportError::io(TransportFailure::Tls, error);
+    let text = match failure.source().and_then(|source| source.downcast_ref()) {
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => NO_TLS.to_owned(),
+        Some(Error::InvalidCertificate(_)) => format!("{}: {UNTRUSTED}", failure.reason()),
+        _ => return failure,
+    };
+    failure.explained(text)
 }
 
 /// Makes a connection to a server that has no address.
@@ -115,17 +121,21 @@ pub(crate) struct Target {
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
+type Connected = Pin<Box<dyn Transport>>;
+
 impl Target {
     /// Connects to the next server in turn, or to another if that is unreachable.
-    pub(crate) async fn connect(&self, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
+    pub(crate) async fn connect(&self, counters: &Arc<Counters>) -> Result<Connected, TransportError> {
+        let unconnected = |error| TransportError::io(TransportFailure::Connect, error);
+        let unresolved = |error| TransportError::io(TransportFailure::Resolve, error);
         if let Some(dial) = &self.dial {
-            return self.secure(CountedStream::new(dial()?, Arc::clone(counters))).await;
+            return self.secure(CountedStream::new(dial().map_err(unconnected)?, Arc::clone(counters))).await;
         }
-        let mut addresses = self.resolver.resolve_any().await?;
+        let mut addresses = self.resolver.resolve_any().await.map_err(unresolved)?;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let first = turn.checked_rem(addresses.len()).unwrap_or(0);
         addresses.rotate_left(first);
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the resolver knows no address");
+        let mut last = TransportError::new(TransportFailure::Resolve, "the resolver knows no address");
         for address in addresses {
             match self.connect_to(address, counters).await {
                 Ok(transport) => return Ok(transport),
@@ -135,26 +145,28 @@ impl Target {
         Err(last)
     }
 
-    async fn connect_to(&self, address: Address, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
+    async fn connect_to(&self, address: Address, counters: &Arc<Counters>) -> Result<Connected, TransportError> {
+        let unconnected = |error| TransportError::io(TransportFailure::Connect, error);
         match address {
             Address::Tcp(address) => {
-                let tcp = TcpStream::connect(address).await?;
-                tcp.set_nodelay(true)?;
+                let tcp = TcpStream::connect(address).await.map_err(unconnected)?;
+                tcp.set_nodelay(true).map_err(unconnected)?;
                 self.secure(CountedStream::new(tcp, Arc::clone(counters))).await
             }
             #[cfg(unix)]
             Address::Unix(path) => {
-                self.secure(CountedStream::new(UnixStream::connect(path).await?, Arc::clone(counters))).await
+                let unix = UnixStream::connect(path).await.map_err(unconnected)?;
+                self.secure(CountedStream::new(unix, Arc::clone(counters))).await
             }
         }
     }
 
     #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "TLS has a handshake to wait for"))]
-    async fn secure<T: Transport + 'static>(&self, io: T) -> io::Result<Pin<Box<dyn Transport>>> {
+    async fn secure<T: Transport + 'static>(&self, io: T) -> Result<Connected, TransportError> {
         #[cfg(feature = "tls")]
         if let Some((config, name)) = &self.tls {
             let connected = TlsConnector::from(Arc::clone(config)).connect(name.clone(), io).await;
-            return Ok(Box::pin(connected.map_err(explain)?));
+            return Ok(Box::pin(connected.map_err(insecure)?));
         }
         Ok(Box::pin(io))
     }

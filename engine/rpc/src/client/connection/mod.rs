@@ -21,7 +21,8 @@ use self::multiplexer::Multiplexer;
 use super::call::attempt::untouched;
 use super::channel::subchannel::{Command, State, Subchannel};
 use super::channel::target::{ONLY_TLS, Target, Transport};
-use super::settings::{ConnectBackoff, Settings};
+use super::settings::{ConnectBackoff, ConnectError, Settings};
+use crate::failure::{TransportError, TransportFailure};
 use crate::io::{Inlet, poll_write};
 use crate::lifetime::Lifetime;
 use crate::status::Status;
@@ -49,13 +50,13 @@ async fn run(subchannel: Arc<Subchannel>, target: Arc<Target>, settings: Arc<Set
         subchannel.set_state(State::Connecting);
         let deadline = Instant::now() + settings.connect_timeout;
         let connected = timeout_at(deadline, target.connect(subchannel.counters())).await;
-        let reason = match connected {
-            Err(_) => "no connection in time".to_owned(),
-            Ok(Err(error)) => error.to_string(),
+        let failure = match connected {
+            Err(_) => TransportError::new(TransportFailure::Timeout, "no connection in time"),
+            Ok(Err(error)) => error,
             Ok(Ok(io)) => {
                 let mut connection =
                     ConnectionTask::new(io, Arc::clone(&subchannel), Arc::clone(&target), Arc::clone(&settings));
-                let reason = connection.run().await;
+                let failure = connection.run().await;
                 if connection.is_retired() {
                     tokio::spawn(connection.finish());
                     backoff.reset();
@@ -67,13 +68,13 @@ async fn run(subchannel: Arc<Subchannel>, target: Arc<Target>, settings: Arc<Set
                     subchannel.set_state(State::Idle);
                     continue;
                 }
-                reason
+                failure
             }
         };
-        let reason = format!("cannot reach {}: {reason}", target.authority);
-        subchannel.set_state(State::Failing(reason.clone()));
+        let failure = ConnectError::unreachable(&target.authority, failure);
+        subchannel.set_failing(failure.clone());
         let until = Instant::now() + backoff.pause();
-        back_off(&subchannel, until, &untouched(Status::unavailable(reason))).await;
+        back_off(&subchannel, until, &failure.into()).await;
         subchannel.set_state(State::Idle);
     }
     subchannel.end();
@@ -157,22 +158,23 @@ impl ConnectionTask {
     }
 
     /// Runs until the connection ends; calls that have not begun return to the subchannel, for the next connection.
-    async fn run(&mut self) -> String {
-        let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
-        let reason = if self.is_tls { ONLY_TLS.to_owned() } else { reason };
+    async fn run(&mut self) -> TransportError {
+        let failure = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let failure = if self.is_tls { TransportError::new(TransportFailure::Tls, ONLY_TLS) } else { failure };
         if !self.is_retired {
-            self.fail_calls(&reason);
+            self.fail_calls(&failure);
         }
         let waiting = self.calls.take_waiting().into_iter().chain(std::mem::take(&mut self.commands));
         if self.is_ready {
             waiting.for_each(|command| self.subchannel.push(command));
         } else {
+            let status = untouched(Status::unavailable(failure.reason().to_owned()).with_transport(failure.clone()));
             waiting.for_each(|command| match command {
                 command if command.waits_for_ready() => self.subchannel.push(command),
-                command => command.fail(&untouched(Status::unavailable(reason.clone()))),
+                command => command.fail(&status),
             });
         }
-        reason
+        failure
     }
 
     /// True if calls in flight end on this connection while new ones begin on the next.
@@ -182,16 +184,15 @@ impl ConnectionTask {
 
     /// Runs until the calls in flight have ended.
     async fn finish(mut self) {
-        let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
-        self.fail_calls(&reason);
+        let failure = std::future::poll_fn(|cx| self.poll(cx)).await;
+        self.fail_calls(&failure);
     }
 
-    fn fail_calls(&mut self, reason: &str) {
-        let status = Status::unavailable(format!("the connection ended: {reason}"));
-        self.calls.fail_all(&status);
+    fn fail_calls(&mut self, failure: &TransportError) {
+        self.calls.fail_all(&Status::connection_ended(failure.clone()));
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TransportError> {
         if !self.is_retired {
             self.subchannel.register(cx.waker());
         }
@@ -211,17 +212,17 @@ impl ConnectionTask {
                     break;
                 }
                 Ok(false) => break,
-                Err(reason) => return Poll::Ready(reason),
+                Err(failure) => return Poll::Ready(failure),
             }
         }
         if !self.is_retired && self.calls.connection.is_going_away() && !self.subchannel.is_closing() {
             self.is_retired = true;
-            return Poll::Ready("the server takes no more calls".to_owned());
+            return Poll::Ready(TransportError::new(TransportFailure::Drained, "the server takes no more calls"));
         }
         self.poll_clock(cx)
     }
 
-    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, TransportError> {
         let mut progress = self.read(cx)?;
         if !self.is_retired && !self.is_stale(cx) {
             progress |= self.take_commands();
@@ -265,7 +266,7 @@ impl ConnectionTask {
         any
     }
 
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, TransportError> {
         let calls = &mut self.calls;
         let frame_bytes_max = self.settings.http2.frame_bytes_max as usize;
         let (is_ready, is_tls) = (self.is_ready, &mut self.is_tls);
@@ -276,14 +277,14 @@ impl ConnectionTask {
         let polled = self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, take_in);
         match polled {
             Poll::Pending => Ok(false),
-            Poll::Ready(Err(error)) => Err(error.to_string()),
-            Poll::Ready(Ok((0, _))) => Err("closed by the server".to_owned()),
+            Poll::Ready(Err(error)) => Err(TransportError::io(TransportFailure::Io, error)),
+            Poll::Ready(Ok((0, _))) => Err(TransportError::new(TransportFailure::Closed, "closed by the server")),
             Poll::Ready(Ok((_, taken))) => {
                 self.read_at = self.calls.now;
                 self.ping_sent_at = self.ping_sent_at.filter(|_| !std::mem::take(&mut self.calls.pong_seen));
                 self.failure = self.failure.or(taken.err());
                 if let Some(error) = self.failure {
-                    self.fail_calls(&error.to_string());
+                    self.fail_calls(&TransportError::of(TransportFailure::Protocol, error));
                 }
                 if !self.is_ready && !self.calls.connection.is_awaiting_peer() && self.failure.is_none() {
                     self.is_ready = true;
@@ -294,7 +295,7 @@ impl ConnectionTask {
         }
     }
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, TransportError> {
         let mut progress = false;
         loop {
             self.calls.connection.pump();
@@ -306,15 +307,15 @@ impl ConnectionTask {
             match poll_write(&mut self.io, cx, output) {
                 Poll::Ready(Ok(0)) | Poll::Pending => return Ok(progress),
                 Poll::Ready(Ok(_)) => progress = true,
-                Poll::Ready(Err(error)) => return Err(error.to_string()),
+                Poll::Ready(Err(error)) => return Err(TransportError::io(TransportFailure::Io, error)),
             }
         }
         if let Some(error) = self.failure {
-            return Err(error.to_string());
+            return Err(TransportError::of(TransportFailure::Protocol, error));
         }
         if self.calls.connection.is_drained() && self.calls.is_idle() {
             let _ = Pin::new(&mut self.io).poll_shutdown(cx);
-            return Err("drained".to_owned());
+            return Err(TransportError::new(TransportFailure::Drained, "drained"));
         }
         Ok(progress)
     }
@@ -331,30 +332,31 @@ impl ConnectionTask {
         [idle_ends, age_ends].into_iter().flatten().min()
     }
 
-    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<TransportError> {
         loop {
             let now = self.calls.now;
             let retires_at = self.retires_at();
             if retires_at.is_some_and(|at| at <= now) {
                 self.calls.connection.drain();
                 self.is_retired = true;
-                return Poll::Ready("its time was over".to_owned());
+                return Poll::Ready(TransportError::new(TransportFailure::Drained, "its time was over"));
             }
             let handshake_ends = (!self.is_ready).then(|| self.opened_at + self.settings.connect_timeout);
             if handshake_ends.is_some_and(|at| at <= now) {
-                return Poll::Ready("no answer from the server in time".to_owned());
+                let text = "no answer from the server in time";
+                return Poll::Ready(TransportError::new(TransportFailure::Timeout, text));
             }
             let answer_due = self.ping_sent_at.map(|at| at + self.settings.keepalive_timeout);
             if answer_due.is_some_and(|at| at <= now) {
-                return Poll::Ready("no answer to a keepalive ping".to_owned());
+                return Poll::Ready(TransportError::new(TransportFailure::Keepalive, "no answer to a keepalive ping"));
             }
             let interval = self.settings.keepalive_interval.filter(|_| self.ping_sent_at.is_none());
             let ping_due = interval.filter(|_| !self.calls.is_idle()).map(|interval| self.read_at + interval);
             if ping_due.is_some_and(|at| at <= now) {
                 self.calls.connection.ping(KEEPALIVE);
                 self.ping_sent_at = Some(now);
-                if let Err(reason) = self.write(cx) {
-                    return Poll::Ready(reason);
+                if let Err(failure) = self.write(cx) {
+                    return Poll::Ready(failure);
                 }
                 continue;
             }
