@@ -23,6 +23,8 @@ use crate::server::ConnectionState;
 pub struct Peer {
     /// The address, if the transport has one.
     pub address: Option<SocketAddr>,
+    /// The process at the other end of a Unix socket, as the system knows it.
+    pub credentials: Option<PeerCredentials>,
     /// Client certificates verified by mutual TLS, the client's own first, in DER.
     pub certificates: Vec<Bytes>,
     /// Budget of its compressed messages.
@@ -34,7 +36,27 @@ pub struct Peer {
     pub(crate) connection: Option<Arc<ConnectionState>>,
 }
 
+/// User and process at the other end of a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerCredentials {
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+    /// The process's number, if the system reports it.
+    pub process: Option<i32>,
+}
+
 impl Peer {
+    /// The peer of a Unix socket, with its credentials.
+    #[cfg(unix)]
+    pub fn of_unix(stream: &tokio::net::UnixStream) -> std::io::Result<Self> {
+        let known = stream.peer_cred()?;
+        let credentials = PeerCredentials { user: known.uid(), group: known.gid(), process: known.pid() };
+        Ok(Self { credentials: Some(credentials), ..Self::default() })
+    }
+
     /// Notes that a credential was shown. A full server closes idle connections on which none was first.
     pub fn set_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);

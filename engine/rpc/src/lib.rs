@@ -44,6 +44,8 @@ mod envelope;
 mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(all(feature = "client", feature = "server"))]
+mod in_memory;
 mod interceptor;
 mod io;
 #[cfg(any(feature = "client", feature = "server"))]
@@ -61,7 +63,7 @@ mod wake;
 
 #[cfg(any(feature = "server", feature = "tower"))]
 pub use body::{Body, BoxError};
-pub use envelope::{Peer, Request, Response};
+pub use envelope::{Peer, PeerCredentials, Request, Response};
 pub use futures_core::Stream;
 pub use interceptor::{Interceptor, Until};
 pub use message::codec::{Decode, Encode, Encoded, Ignored, Payload};

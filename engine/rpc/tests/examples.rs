@@ -13,6 +13,9 @@ mod beside_axum;
 mod browser;
 #[path = "../examples/chat.rs"]
 mod chat_room;
+#[cfg(unix)]
+#[path = "../examples/connectors.rs"]
+mod connectors;
 #[path = "../examples/hello.rs"]
 mod hello_call;
 #[cfg(feature = "tower")]
@@ -42,6 +45,12 @@ fn calls_without_the_token_are_refused() {
 #[test]
 fn callers_are_known_by_their_certificates() {
     tls::main().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn calls_pass_pipes_unix_sockets_and_proxies() {
+    connectors::main().unwrap();
 }
 
 #[test]

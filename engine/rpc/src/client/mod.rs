@@ -12,7 +12,7 @@ mod tower;
 pub use call::IntoStreamingRequest;
 pub use call::path::{Path, PathRef};
 pub use call::raw::{HttpAnswer, HttpFailure, HttpRequest, RawAnswer, RawReply, WireMessage};
-pub use channel::target::{Address, NO_TLS, ONLY_TLS, Resolver, Traffic, UNTRUSTED};
+pub use channel::target::{Address, Connector, NO_TLS, ONLY_TLS, Resolver, Traffic, UNTRUSTED};
 pub use channel::{Builder, Channel};
 pub use settings::{ConnectError, HttpVersion, Protocol, RetryPolicy, Settings};
 #[cfg(feature = "tower")]

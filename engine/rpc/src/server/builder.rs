@@ -12,6 +12,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tower_service::Service as TowerService;
 
 use super::accept::Server;
+use super::accept::incoming::Incoming;
 use super::browser::{Cors, Hosts};
 use super::call::Shared;
 use super::call::plan::{Contracts, Routes};
@@ -291,6 +292,11 @@ impl Builder {
         let versions = ["v1", "v1alpha"].map(|v| format!("/grpc.reflection.{v}.ServerReflection/ServerReflectionInfo"));
         let versions = [&*versions[0], &*versions[1]];
         self.routes.limit_methods(&versions, Refusal::ReflectionStreams, &streams);
+    }
+
+    /// Builds the server and serves; see [`Server::serve_incoming`].
+    pub async fn serve_incoming(self, incoming: impl Incoming, shutdown: impl Future<Output = ()>) {
+        self.build().serve_incoming(incoming, shutdown).await;
     }
 
     /// Builds the server and serves; see [`Server::serve`].

@@ -17,6 +17,7 @@ mod reply;
 mod tower;
 
 pub use accept::Server;
+pub use accept::incoming::Incoming;
 pub use browser::Cors;
 pub use builder::Builder;
 pub(crate) use call::plan::Contracts;

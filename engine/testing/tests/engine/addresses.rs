@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{Running, text};
+use crate::support::{Running, open, text};
 use quire_rpc::client::{Address, Channel, HttpVersion, Protocol, Resolver, Settings};
-use quire_rpc::{Limits, Peer, Server};
+use quire_rpc::{Code, Limits, Request, Server, Status};
 use rpc_testing::EchoService;
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, oneshot};
 
 async fn client(resolver: impl Resolver, settings: Settings) -> EchoClient {
     let builder = Channel::builder("http://shop.example").unwrap().resolver(resolver).settings(settings);
@@ -66,7 +67,7 @@ async fn a_resolver_is_asked_before_each_connection() {
     for _ in 0..2 {
         let server = Running::new(Limits::default()).await;
         *addresses.lock().unwrap() = vec![server.address];
-        let mut request = quire_rpc::Request::new(text("moved"));
+        let mut request = Request::new(text("moved"));
         request.set_wait_for_ready(true);
         client.call(request).await.unwrap();
         server.stopped().await;
@@ -77,13 +78,8 @@ async fn a_resolver_is_asked_before_each_connection() {
 async fn a_unix_socket_is_an_address() {
     let path = std::env::temp_dir().join(format!("quire-rpc-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
-    let server = Server::builder().add_service(EchoServer::new(EchoService)).build();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let server = server.clone();
-            tokio::spawn(async move { server.serve_connection(stream, Peer::default(), pending()).await });
-        }
-    });
+    let server = Server::builder().add_service(EchoServer::new(EchoService));
+    tokio::spawn(server.serve_incoming(listener, pending()));
     let channel = Channel::builder(&format!("unix:{}", path.display())).unwrap().connect().await.unwrap();
     let answer = EchoClient::new(channel).call(text("near")).await.unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -93,17 +89,54 @@ async fn a_unix_socket_is_an_address() {
 #[tokio::test]
 async fn a_server_of_this_process_needs_no_address() {
     let server = Server::builder().add_service(EchoServer::new(EchoService)).build();
-    let dial = move || {
-        let (near, far) = tokio::io::duplex(1024);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve_connection(far, Peer::default(), pending()).await });
-        Ok(near)
-    };
     for http in [HttpVersion::Http1, HttpVersion::Http2] {
         let settings = Settings { protocol: Protocol::Connect, http, ..Settings::default() };
-        let builder = Channel::builder("http://here").unwrap().dial(dial.clone()).settings(settings);
+        let builder = Channel::builder("http://here").unwrap().connector(server.clone()).settings(settings);
         let client = EchoClient::new(builder.connect().await.unwrap());
         let answer = client.call(text(&"long ".repeat(1000))).await.unwrap().into_inner();
         assert_eq!(answer.payload.len(), 5000);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_peer_of_an_abstract_socket_is_known_by_its_credentials() {
+    let name = format!("quire-rpc-{}", std::process::id());
+    let listener = UnixListener::bind(format!("\0{name}")).unwrap();
+    let allow = |_: &str, request: &mut Request<()>| {
+        let caller = request.peer().and_then(|peer| peer.credentials).and_then(|credentials| credentials.process);
+        let ours = i32::try_from(std::process::id()).ok();
+        if caller == ours { Err(Status::aborted("known")) } else { Err(Status::permission_denied("unknown")) }
+    };
+    let server = Server::builder().add_service(EchoServer::new(EchoService)).interceptor(allow);
+    tokio::spawn(server.serve_incoming(listener, pending()));
+    let channel = Channel::builder(&format!("unix-abstract:{name}")).unwrap().connect().await.unwrap();
+    let status = EchoClient::new(channel).call(text("near")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Aborted, "{status}");
+}
+
+#[tokio::test]
+async fn streams_of_a_receiver_are_served_until_their_calls_have_ended() {
+    let (give, streams) = mpsc::channel(1);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = Server::builder().add_service(EchoServer::new(EchoService));
+    let serving = tokio::spawn(server.serve_incoming(streams, async { drop(stopped.await) }));
+    let channel = Channel::builder("http://here").unwrap().connector(move || {
+        let give = give.clone();
+        async move {
+            let (near, far) = tokio::io::duplex(1024);
+            give.send(far).await.map_err(io::Error::other)?;
+            Ok(near)
+        }
+    });
+    let client = EchoClient::new(channel.connect().await.unwrap());
+    let (sender, mut echoes) = open(&client).await;
+    stop.send(()).unwrap();
+    sender.send(text("to the end")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"to the end");
+    assert!(!serving.is_finished());
+    drop(sender);
+    assert!(echoes.message().await.unwrap().is_none());
+    serving.await.unwrap();
+    client.call(text("too late")).await.unwrap_err();
 }

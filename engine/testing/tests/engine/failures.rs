@@ -1,7 +1,7 @@
 //! The table "What a failure of the transport becomes" of docs/engine.md, row by row.
 
 use std::error::Error;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ async fn failed(builder: quire_rpc::client::Builder) -> Status {
 
 /// A channel over pipes, whose other ends are given away.
 fn piped(settings: Settings, give: impl Fn(DuplexStream) + Send + Sync + 'static) -> quire_rpc::client::Builder {
-    Channel::builder("http://pipe").unwrap().settings(settings).dial(move || {
+    Channel::builder("http://pipe").unwrap().settings(settings).connector(move || {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         give(theirs);
-        Ok(ours)
+        ready(Ok(ours))
     })
 }
 
@@ -181,7 +181,7 @@ impl AsyncWrite for Reset {
 
 #[tokio::test]
 async fn a_connection_that_breaks() {
-    let builder = Channel::builder("http://pipe").unwrap().dial(|| Ok(Reset(tokio::io::duplex(64).0)));
+    let builder = Channel::builder("http://pipe").unwrap().connector(async || Ok(Reset(tokio::io::duplex(64).0)));
     let status = failed(builder).await;
     assert_eq!((status.code(), row(&status).2), (Code::Unavailable, Some(TransportFailure::Io)), "{status}");
     assert_eq!(cause::<io::Error>(&status).unwrap().kind(), io::ErrorKind::ConnectionReset);

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use quire_rpc::client::{Channel, Settings};
 use quire_rpc::server::{Builder, CallReport, Observer, Refusal};
-use quire_rpc::{Limits, Peer, Server, Streaming, unfold};
+use quire_rpc::{Limits, Server, Streaming, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
@@ -138,14 +137,8 @@ impl Running {
 
 /// A channel to a server of this process over pipes: under paused time they take none.
 pub(crate) fn in_memory(server: Builder, settings: Settings) -> Channel {
-    let server = server.build();
-    let builder = Channel::builder("http://memory").unwrap().settings(settings).dial(move || {
-        let (ours, theirs) = tokio::io::duplex(64 * 1024);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve_connection(theirs, Peer::default(), pending()).await });
-        Ok(ours)
-    });
-    builder.connect_lazy().unwrap()
+    let builder = Channel::builder("http://memory").unwrap().settings(settings);
+    builder.connector(server.build()).connect_lazy().unwrap()
 }
 
 /// Starts a call, and returns once the server has it: a later call on the connection is answered.

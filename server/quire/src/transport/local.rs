@@ -1,17 +1,14 @@
 //! Calls to services within the process, without a port or a credential.
 
-use std::{future::pending, io, sync::Arc};
+use std::sync::Arc;
 
 use hosting::Client;
 use quire_rpc::{
-    Limits, Peer, Request,
+    Limits, Request,
     client::{Channel, ConnectError, Settings},
     server::Builder,
 };
-use tokio::io::{DuplexStream, duplex};
 
-/// Bytes on their way in one direction.
-const PIPE_BYTES: usize = 64 * 1024;
 /// A page of books or entries is far smaller.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
@@ -23,11 +20,6 @@ pub(crate) fn channel(services: Builder, actor: &str) -> Result<Channel, Connect
         Ok(())
     };
     let server = services.limits(Limits::default()).interceptor(named).build();
-    let dial = move || -> io::Result<DuplexStream> {
-        let ((near, far), server) = (duplex(PIPE_BYTES), server.clone());
-        tokio::spawn(async move { server.serve_connection(far, Peer::default(), pending()).await });
-        Ok(near)
-    };
     let settings = Settings { message_bytes_max: MESSAGE_BYTES_MAX, ..Settings::default() };
-    Channel::builder("http://localhost")?.settings(settings).dial(dial).connect_lazy()
+    Channel::builder("http://localhost")?.settings(settings).connector(server).connect_lazy()
 }

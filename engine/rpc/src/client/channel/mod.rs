@@ -6,18 +6,16 @@ pub(crate) mod subchannel;
 pub(crate) mod target;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
 
 use self::subchannel::Subchannel;
 #[cfg(unix)]
 use self::target::Address;
-use self::target::{HostName, Resolver, Target, Traffic};
+use self::target::{Connector, HostName, Resolver, Target, Traffic};
 #[cfg(feature = "tower")]
 use super::call::http::Layers;
 use super::connection;
@@ -154,9 +152,19 @@ impl Channel {
 }
 
 impl Channel {
-    /// Begins a channel to `http://host:port`, `https://host:port` or, for a Unix socket, `unix:/path`.
+    /// Begins a channel to `http://host:port`, `https://host:port` or, for a Unix socket, `unix:/path` or
+    /// `unix-abstract:name`.
     pub fn builder(address: &str) -> Result<Builder, ConnectError> {
         Builder::new(address)
+    }
+}
+
+/// Path of a Unix socket's address.
+#[cfg(unix)]
+fn unix_path(address: &str) -> Option<String> {
+    match address.strip_prefix("unix-abstract:") {
+        Some(name) => Some(format!("\0{name}")),
+        None => address.strip_prefix("unix:").map(str::to_owned),
     }
 }
 
@@ -179,11 +187,11 @@ impl fmt::Debug for Builder {
 impl Builder {
     fn new(address: &str) -> Result<Self, ConnectError> {
         #[cfg(unix)]
-        if let Some(path) = address.strip_prefix("unix:") {
+        if let Some(path) = unix_path(address) {
             return Ok(Self::of("localhost", "localhost", false, vec![Address::Unix(path.into())]));
         }
         let wrong = || {
-            let forms = "http://host:port, https://host:port or unix:/path";
+            let forms = "http://host:port, https://host:port, unix:/path or unix-abstract:name";
             ConnectError::new(format!("{address:?} is no address; write {forms}"))
         };
         let uri: http::Uri = address.parse().map_err(|_| wrong())?;
@@ -202,7 +210,7 @@ impl Builder {
         let target = Target {
             authority: authority.to_owned(),
             resolver: Box::new(resolver),
-            dial: None,
+            connector: None,
             turn: AtomicUsize::new(0),
             is_https,
             user_agent: "",
@@ -219,13 +227,9 @@ impl Builder {
         self
     }
 
-    /// Streams to connect with, in place of sockets: each call of `dial` makes a connection, such as one end of a pair
-    /// whose other end a server of this process serves.
-    pub fn dial<T>(mut self, dial: impl Fn() -> io::Result<T> + Send + Sync + 'static) -> Self
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        self.target.dial = Some(Box::new(move || Ok(Box::pin(dial()?))));
+    /// Makes the connections, in place of sockets to the host or to a resolver's addresses.
+    pub fn connector(mut self, connector: impl Connector) -> Self {
+        self.target.connector = Some(Box::new(connector));
         self
     }
 

@@ -25,7 +25,7 @@ use crate::failure::{TransportError, TransportFailure};
 pub enum Address {
     /// A TCP address.
     Tcp(SocketAddr),
-    /// A Unix socket.
+    /// A Unix socket; on Linux an abstract one, if the path begins with a zero byte.
     #[cfg(unix)]
     Unix(PathBuf),
 }
@@ -100,15 +100,48 @@ fn insecure(error: io::Error) -> TransportError {
     failure.explained(text)
 }
 
-/// Makes a connection to a server that has no address.
-pub(crate) type Dial = Box<dyn Fn() -> io::Result<Pin<Box<dyn Transport>>> + Send + Sync>;
+/// Makes a channel's connections, in place of sockets to addresses: through a proxy, to a virtual machine, or within the
+/// process. An async closure is a connector, and so is a [`Server`](crate::Server).
+pub trait Connector: Send + Sync + 'static {
+    /// A connection, without TLS; the channel adds that.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Connects.
+    fn connect(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl<F, Fut, T> Connector for F
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = io::Result<T>> + Send,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    type Stream = T;
+
+    fn connect(&self) -> impl Future<Output = io::Result<T>> + Send {
+        self()
+    }
+}
+
+type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Connected>> + Send + 'a>>;
+
+/// A type-erased connector.
+pub(crate) trait AnyConnector: Send + Sync {
+    fn connect_any(&self) -> Connecting<'_>;
+}
+
+impl<C: Connector> AnyConnector for C {
+    fn connect_any(&self) -> Connecting<'_> {
+        Box::pin(async { Ok(Box::pin(self.connect().await?) as Connected) })
+    }
+}
 
 /// Addresses of the servers, and the TLS settings for them.
 pub(crate) struct Target {
     pub(crate) authority: String,
     pub(crate) resolver: Box<dyn AnyResolver>,
     /// Set in place of a resolver.
-    pub(crate) dial: Option<Dial>,
+    pub(crate) connector: Option<Box<dyn AnyConnector>>,
     /// Connections made so far, so that each uses the next address.
     pub(crate) turn: AtomicUsize,
     pub(crate) is_https: bool,
@@ -128,8 +161,9 @@ impl Target {
     pub(crate) async fn connect(&self, counters: &Arc<Counters>) -> Result<Connected, TransportError> {
         let unconnected = |error| TransportError::io(TransportFailure::Connect, error);
         let unresolved = |error| TransportError::io(TransportFailure::Resolve, error);
-        if let Some(dial) = &self.dial {
-            return self.secure(CountedStream::new(dial().map_err(unconnected)?, Arc::clone(counters))).await;
+        if let Some(connector) = &self.connector {
+            let stream = connector.connect_any().await.map_err(unconnected)?;
+            return self.secure(CountedStream::new(stream, Arc::clone(counters))).await;
         }
         let mut addresses = self.resolver.resolve_any().await.map_err(unresolved)?;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //!
 //! Implements: RFC 9113 sections 3 (starting HTTP/2) and 9.1 (connection management), RFC 9112 section 3 (request line).
 
+pub(crate) mod incoming;
 pub(crate) mod role;
 
 use std::future::Future;
@@ -18,7 +19,7 @@ use quire_net::{Accept, Client, Permit, before, turned_on};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::envelope::Peer;
 use crate::io::read_failed;
@@ -30,7 +31,11 @@ use crate::server::observer::Refusal;
 use crate::server::registry;
 #[cfg(feature = "tower")]
 use crate::server::tower::HttpCalls;
+use incoming::Incoming;
 use role::{Draining, Role};
+
+/// Pause after a connection that could not be accepted, most likely for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time limit of an excess connection.
 const REFUSAL_MAX: Duration = Duration::from_secs(3);
@@ -88,10 +93,46 @@ impl Server {
 
     /// Accepts connections until `shutdown` is ready, then drains them, for `drain_timeout` at most.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        // Beyond the time for calls, connections have a little for their last bytes.
-        let drain_timeout = self.shared.limits.drain_timeout + Duration::from_secs(2);
-        quire_net::accept(self, listener, &self.workers, shutdown, drain_timeout).await;
+        quire_net::accept(self, listener, &self.workers, shutdown, self.drain_timeout()).await;
         Ok(())
+    }
+
+    /// As [`Server::serve`], for connections of any kind, all on this runtime.
+    pub async fn serve_incoming<I: Incoming>(&self, mut incoming: I, shutdown: impl Future<Output = ()>) {
+        let (drain, draining) = watch::channel(false);
+        // Nothing is sent: the drop of the last sender reports the end of all connections.
+        let (alive, mut ended) = mpsc::channel::<()>(1);
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let (stream, peer) = match before(incoming.next(), &mut shutdown).await {
+                None => break,
+                Some(None) => {
+                    shutdown.await;
+                    break;
+                }
+                Some(Some(Ok(accepted))) => accepted,
+                Some(Some(Err(_))) => {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let client = Client::at(peer.address.map(|address| address.ip()));
+            let Some(permit) = before(self.permit(&client), &mut shutdown).await else { break };
+            let (server, draining, alive) = (self.clone(), Box::pin(turned_on(draining.clone())), alive.clone());
+            tokio::spawn(async move {
+                server.run(stream, peer, draining, permit).await;
+                drop(alive);
+            });
+        }
+        drop(incoming);
+        drain.send_replace(true);
+        drop(alive);
+        let _ = tokio::time::timeout(self.drain_timeout(), ended.recv()).await;
+    }
+
+    /// Time for the drain: beyond that for calls, connections have a little for their last bytes.
+    fn drain_timeout(&self) -> Duration {
+        self.shared.limits.drain_timeout + Duration::from_secs(2)
     }
 
     /// Waits for a connection's permit, which may be one to refuse it.
