@@ -27,7 +27,7 @@ pub(crate) struct Counts {
 }
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Counts {
     fn add(&self, what: String) {

@@ -23,7 +23,7 @@ const FRAMING_BYTES_MAX: u64 = 300;
 const DUE: u64 = 2000;
 const SECONDS: f64 = 1.0;
 /// Far more than duration and timeout, and far less than it takes to send everything that is due.
-const RUN_TIME_MAX: Duration = Duration::from_secs(10);
+const RUN_TIME_MAX: Duration = Duration::from_secs(15);
 
 #[derive(Parser)]
 struct Flags {

