@@ -156,6 +156,7 @@ class Retries(unittest.TestCase):
         with self.assertRaises(Unreachable) as raised:
             ask(READ, *passing[:2], "answer", retries=1)
         self.assertEqual(raised.exception.code, Code.UNKNOWN)
+        self.assertEqual(raised.exception.message, "books:1 did not answer: UNKNOWN")
 
 
 class Names(unittest.TestCase):

@@ -165,11 +165,12 @@ class Caller:
         try:
             return attempts.again(failure)
         except Unreachable as fault:
+            name = self.connections.name()
             if fault.connected:
-                raise
+                message = f"{name} did not answer: {fault.message}"
+                raise Unreachable(fault.code, message, connected=True) from fault.__cause__
             cause = await self.connections.cause()
-            message = f"{self.connections.name()} cannot be reached: {_words(cause)}"
-            raise Unreachable(fault.code, message, connected=False) from cause
+            raise Unreachable(fault.code, f"{name} cannot be reached: {_words(cause)}", connected=False) from cause
 
     async def pages(
         self,
