@@ -242,6 +242,26 @@ fn two_servers_on_one_file_leave_a_head_that_fits() {
 }
 
 #[test]
+fn a_repeated_answer_waits_until_the_other_servers_entry_is_in_the_head() {
+    let shop = Shop::new();
+    let stores = [shop.open(&Settings::default()), shop.open(&Settings::default())];
+    buy(&shop, &stores[1], "before");
+    let (head, place) = (fs::read(shop.folder.path().join(HEAD)).expect("a head"), shop.folder.path().join(HEAD));
+    buy(&shop, &stores[0], "retried");
+    // As if the write of the head had failed there.
+    fs::write(place, head).expect("the head can be written");
+    buy(&shop, &stores[1], "retried");
+    let killed = files(shop.folder.path());
+    let last = shop.log(&stores[1]).len();
+    for store in &stores {
+        store.close(std::time::Duration::from_secs(20));
+    }
+    put(shop.folder.path(), &killed);
+    shop.other_program(&format!("DELETE FROM entry WHERE number = {last}"));
+    assert!(refusal(&shop, None).contains(&format!("number {last}:")), "what was answered again is in the head");
+}
+
+#[test]
 fn a_head_that_is_missing_damaged_or_of_another_file_is_not_made_anew_without_consent() {
     let (shop, files, _) = sold(4);
     let (other, _, _) = sold(5);

@@ -6,11 +6,12 @@ use std::{fs, io, ops::RangeInclusive, path::Path};
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
 
 use super::{
+    durability::rewrite_log,
     errors::{HeadFailure, OpenError},
     head::{Head, LogId, Record, Records, head_path},
     inspect::impossible_numbers,
     loss::Loss,
-    tree::{Gaps, LogTree, delete_bases, delete_meta, meta, set_meta},
+    tree::{BASE_EVERY, Gaps, LogTree, delete_bases, delete_meta, meta, set_meta},
 };
 use crate::domain::EntryKind;
 
@@ -101,13 +102,14 @@ fn refuse_loss(file: &Connection, path: &Path, head: Option<Records>) -> Result<
     }
 }
 
-enum Found {
+/// Result of a comparison of a log with its head.
+pub(super) enum Found {
     New,
     Fits(LogId),
     Lost(Loss),
 }
 
-fn read_head(path: &Path) -> Result<Option<Records>, OpenError> {
+pub(super) fn read_head(path: &Path) -> Result<Option<Records>, OpenError> {
     let head = head_path(path);
     Records::read(&head).map_err(|reason| OpenError::Head { path: head, reason })
 }
@@ -133,11 +135,28 @@ fn nameless(path: &Path, records: impl Iterator<Item = Record>, last: i64) -> Fo
 
 /// Compares a store's log with its head.
 fn compare(file: &Connection, path: &Path, head: Option<Records>) -> Result<Found, OpenError> {
+    match sought(file, path, head)? {
+        Sought::Found(found) => Ok(found),
+        Sought::Slots(slots, id) => {
+            let lost = slots.compare(file, path).map_err(|reason| OpenError::from_sqlite(path, &reason))?;
+            Ok(lost.map_or(Found::Fits(id), Found::Lost))
+        }
+    }
+}
+
+/// Records that the log must fit, or the result if there are none.
+pub(super) enum Sought {
+    Found(Found),
+    Slots(Box<Slots>, LogId),
+}
+
+/// Finds the records of a store's head that the log must fit.
+pub(super) fn sought(file: &Connection, path: &Path, head: Option<Records>) -> Result<Sought, OpenError> {
     let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('entry', 'meta')";
     let tables: i64 = file.query_row(tables, (), |row| row.get(0)).map_err(failed)?;
     if tables == 0 {
-        return Ok(orphan(path, head));
+        return Ok(Sought::Found(orphan(path, head)));
     }
     if let Some(number) = impossible_numbers(file).map_err(failed)? {
         return Err(OpenError::Numbers { path: path.to_owned(), number });
@@ -148,10 +167,11 @@ fn compare(file: &Connection, path: &Path, head: Option<Records>) -> Result<Foun
     let Some(id) = id else {
         let left: Option<LogId> = meta(file, META_LEFT).map_err(failed)?;
         let last = last_number(file).map_err(failed)?;
-        let Some(records) = head else { return Ok(Found::New) };
-        return Ok(nameless(path, records.all().filter(|record| Some(record.id) != left), last));
+        let Some(records) = head else { return Ok(Sought::Found(Found::New)) };
+        let others = records.all().filter(|record| Some(record.id) != left);
+        return Ok(Sought::Found(nameless(path, others, last)));
     };
-    let unknown = |what| Ok(Found::Lost(Loss::unknown(what, 0, 0)));
+    let unknown = |what| Ok(Sought::Found(Found::Lost(Loss::unknown(what, 0, 0))));
     let (records, head) = (head, head_path(path));
     let Some(records) = records else {
         let (path, head) = (path.display(), head.display());
@@ -169,8 +189,7 @@ fn compare(file: &Connection, path: &Path, head: Option<Records>) -> Result<Foun
             format!("{head} is damaged, so that it cannot show whether entries of {path} are lost")
         });
     };
-    let lost = slots.compare(file, path).map_err(failed)?;
-    Ok(lost.map_or(Found::Fits(id), Found::Lost))
+    Ok(Sought::Slots(Box::new(slots), id))
 }
 
 fn last_number(file: &Connection) -> rusqlite::Result<i64> {
@@ -178,9 +197,9 @@ fn last_number(file: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Records of a head, ordered by how certainly the log holds them.
-struct Slots {
+pub(super) struct Slots {
     /// Certainly committed: the mark, or else the older slot.
-    committed: Record,
+    pub(super) committed: Record,
     /// The newest slot, of a transaction that may not have been committed; and the one before, if that is another.
     newest: Record,
     before: Option<Record>,
@@ -201,7 +220,7 @@ impl Slots {
     /// a transaction whose head was torn.
     fn compare(&self, file: &Connection, path: &Path) -> rusqlite::Result<Option<Loss>> {
         let base = LogTree::at_base(file, self.smallest())?;
-        let mut sizes: Vec<Record> = [Some(self.newest), self.before, self.mark].into_iter().flatten().collect();
+        let mut sizes: Vec<Record> = self.all().collect();
         sizes.sort_by_key(|record| record.size);
         let (mut tree, mut fitting) = (base.clone(), Vec::new());
         for record in sizes {
@@ -212,8 +231,7 @@ impl Slots {
                 fitting.push(record);
             }
         }
-        let fits = |record: Record| fitting.contains(&record);
-        let holds = self.mark.is_none_or(fits) && (fits(self.newest) || self.before.is_some_and(fits));
+        let holds = self.holds(|record| fitting.contains(&record));
         let last = i64::try_from(self.committed.size).unwrap_or(i64::MAX);
         let whole = if holds { base.last() } else { last };
         if holds && rows_up_to(file, whole)? == whole {
@@ -227,9 +245,17 @@ impl Slots {
         })
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = Record> {
+        [Some(self.newest), self.before, self.mark].into_iter().flatten()
+    }
+
+    /// True if the log holds what was committed, given the records that it fits.
+    pub(super) fn holds(&self, fits: impl Fn(Record) -> bool) -> bool {
+        self.mark.is_none_or(&fits) && (fits(self.newest) || self.before.is_some_and(&fits))
+    }
+
     fn smallest(&self) -> u64 {
-        let sizes = [Some(self.newest), self.before, self.mark].into_iter().flatten().map(|record| record.size);
-        sizes.min().unwrap_or_default()
+        self.all().map(|record| record.size).min().unwrap_or_default()
     }
 }
 
@@ -250,38 +276,42 @@ fn missing_up_to(file: &Connection, last: i64, known: &Gaps) -> rusqlite::Result
     Ok(gaps.iter().flat_map(|gap| known.without(gap)).collect())
 }
 
-/// After the check and the migration: brings the head up to the log, or makes one, and returns it with the tree.
+/// After the check and the migration: brings the head up to the log, or makes one, and returns it with the tree. What
+/// takes long with a long log is done before the write lock is taken, because others may sell from the file.
 pub(super) fn establish(file: &mut Connection, path: &Path, checked: Checked) -> Result<(Head, LogTree), OpenError> {
     let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
     let written = |reason| OpenError::Head { path: head_path(path), reason };
-    let id = match checked {
-        Checked::Fits(id) => Some(id),
-        Checked::New => None,
-        Checked::Accepted(loss) => {
-            let left = read_head(path)?.and_then(|records| records.all().max_by_key(|record| record.size));
-            accept(file, path, &loss, left.map(|record| record.id)).map_err(failed)?;
-            match fs::remove_file(head_path(path)) {
-                Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(written(reason)),
-                _ => None,
-            }
-        }
+    let (id, gives_up) = match checked {
+        Checked::Fits(id) => (Some(id), false),
+        Checked::New => (None, false),
+        Checked::Accepted(loss) => (accept(file, path, &loss)?, true),
     };
+    let mut tree = read_log(file).map_err(failed)?;
     // First the gaps, so that no head counts a number as missing which the file does not.
     let transaction = Transaction::new(file, TransactionBehavior::Immediate).map_err(failed)?;
-    let mut tree = whole(&transaction).map_err(failed)?;
+    catch_up(&mut tree, &transaction).map_err(failed)?;
     tree.write_gaps(&transaction).map_err(failed)?;
+    let base = LogTree::at_base(&transaction, u64::MAX).map_err(failed)?;
+    if tree.frontier().size() - base.frontier().size() >= BASE_EVERY {
+        tree.write_base(&transaction).map_err(failed)?;
+    }
     transaction.commit().map_err(failed)?;
     tree.gaps_committed();
     let transaction = Transaction::new(file, TransactionBehavior::Immediate).map_err(failed)?;
     // Another process may have named the log meanwhile.
     let id = id.or(meta(&transaction, META_ID).map_err(failed)?);
-    let mut tree = whole(&transaction).map_err(failed)?;
+    catch_up(&mut tree, &transaction).map_err(failed)?;
     let head = if let Some(id) = id {
         let mut head = Head::open(path, id).map_err(written)?;
-        bring_up(&mut head, &transaction, &tree).map_err(|failure| failure.of(path))?;
+        bring_up(&mut head, &transaction, path, &tree).map_err(|failure| failure.of(path))?;
         head
     } else {
+        if gives_up {
+            // So that a server which still uses the old one notices.
+            remove_head(path).map_err(written)?;
+        }
         let id: LogId = transaction.query_row("SELECT randomblob(16)", (), |row| row.get(0)).map_err(failed)?;
+        rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
         let head = Head::make(path, id, tree.frontier()).map_err(written)?;
         set_meta(&transaction, META_ID, &id).map_err(failed)?;
         tracing::info!(entries = tree.last(), path = %head_path(path).display(), "made a head for the log");
@@ -296,6 +326,28 @@ pub(super) fn establish(file: &mut Connection, path: &Path, checked: Checked) ->
 /// The name of the log; `None` for a file without a head.
 pub(super) fn log_id(file: &Connection) -> rusqlite::Result<Option<LogId>> {
     meta(file, META_ID)
+}
+
+fn remove_head(path: &Path) -> io::Result<()> {
+    match fs::remove_file(head_path(path)) {
+        Err(reason) if reason.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// The tree over the log of now, read without the write lock.
+fn read_log(file: &Connection) -> rusqlite::Result<LogTree> {
+    let snapshot = file.unchecked_transaction()?;
+    whole(&snapshot)
+}
+
+/// Under the write lock: adds what others have logged since the tree was read.
+fn catch_up(tree: &mut LogTree, file: &Connection) -> rusqlite::Result<()> {
+    if tree.has_gaps_of(file)? {
+        return tree.extend(file, i64::MAX);
+    }
+    *tree = whole(file)?;
+    Ok(())
 }
 
 /// Makes a copy of the file a log without a head.
@@ -318,25 +370,44 @@ pub(super) fn prepare(head: &mut Head, file: &Connection, tree: &LogTree) -> Res
     head.prepare(|record| Ok::<_, HeadFailure>(tree.root_at(file, record.size)? == Some(record.root)))
 }
 
-/// Writes the head of a log that is on disk, under the write lock.
-pub(super) fn bring_up(head: &mut Head, file: &Connection, tree: &LogTree) -> Result<(), HeadFailure> {
+/// Writes the log to the disk and then its head, under the write lock. Other programs may not have flushed their entries.
+pub(super) fn bring_up(head: &mut Head, file: &Connection, path: &Path, tree: &LogTree) -> Result<(), HeadFailure> {
     prepare(head, file, tree)?;
-    Ok(head.write_now(tree.frontier())?)
+    rewrite_log(path).map_err(HeadFailure::Log)?;
+    Ok(head.write_now(tree)?)
+}
+
+/// Accepts a loss, unless another process has done so since it was found; then returns the log's new name, if it has one.
+fn accept(file: &mut Connection, path: &Path, loss: &Loss) -> Result<Option<LogId>, OpenError> {
+    let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
+    let transaction = Transaction::new(file, TransactionBehavior::Immediate).map_err(failed)?;
+    let head = read_head(path)?;
+    let left = head.and_then(|records| records.all().max_by_key(|record| record.size)).map(|record| record.id);
+    match compare(&transaction, path, head)? {
+        Found::New => return Ok(None),
+        Found::Fits(id) => return Ok(Some(id)),
+        // Fewer if the file was gone and this process has made another.
+        Found::Lost(now) if now.lost > loss.lost || now.missing != loss.missing => return Err(OpenError::Lost(now)),
+        Found::Lost(_) => {}
+    }
+    note_loss(&transaction, loss, left).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    tracing::warn!(lost = loss.lost, path = %path.display(), "accepted: {}", loss.what);
+    Ok(None)
 }
 
 /// Notes in the file that a loss was accepted: the numbers stay empty, and an entry behind them, with this as its actor,
 /// keeps them from being given again.
-fn accept(file: &mut Connection, path: &Path, loss: &Loss, left: Option<LogId>) -> rusqlite::Result<()> {
-    let transaction = Transaction::new(file, TransactionBehavior::Immediate)?;
-    let mut gaps = LogTree::at_base(&transaction, 0)?.gaps().clone();
+fn note_loss(transaction: &Connection, loss: &Loss, left: Option<LogId>) -> rusqlite::Result<()> {
+    let mut gaps = LogTree::at_base(transaction, 0)?.gaps().clone();
     loss.missing.iter().for_each(|numbers| gaps.add(numbers.clone()));
-    gaps.write(&transaction)?;
-    delete_bases(&transaction)?;
+    gaps.write(transaction)?;
+    delete_bases(transaction)?;
     // If this process ends before the new head is there, the next start gives up the old one as well.
     if let Some(left) = left {
-        set_meta(&transaction, META_LEFT, &left)?;
+        set_meta(transaction, META_LEFT, &left)?;
     }
-    delete_meta(&transaction, META_ID)?;
+    delete_meta(transaction, META_ID)?;
     let mark = "INSERT INTO entry (number, time_ms, kind, book_id, actor)
                 SELECT max(coalesce(max(number), 0), ?1) + 1,
                     CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), ?2, (SELECT coalesce(min(id), 1) FROM book), ?3
@@ -345,8 +416,80 @@ fn accept(file: &mut Connection, path: &Path, loss: &Loss, left: Option<LogId>) 
         0 => "accepted a log without its head".to_owned(),
         lost => format!("accepted the loss of {lost} entries up to number {}", loss.last),
     };
-    transaction.execute(mark, (loss.last, super::super::interface::code(EntryKind::Edited), actor))?;
-    transaction.commit()?;
-    tracing::warn!(lost = loss.lost, path = %path.display(), "accepted: {}", loss.what);
-    Ok(())
+    transaction.execute(mark, (loss.last, super::super::interface::code(EntryKind::Edited), actor)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::{
+        super::{
+            durability::log_path,
+            open::{OpenFile, Role, open},
+            tree::BASE_EVERY,
+        },
+        Checked, LogId, LogTree, META_ID, OpenError, check, establish, meta, read_head,
+    };
+    use crate::settings::Settings;
+
+    fn store() -> (TempDir, PathBuf, OpenFile) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let opened = open(&path, Role::Owner, &Settings::default()).unwrap();
+        (folder, path, opened)
+    }
+
+    #[test]
+    fn two_processes_that_accept_the_same_loss_accept_it_once() {
+        let (_folder, path, first) = store();
+        first.connection.execute("DELETE FROM entry WHERE number = 3", ()).unwrap();
+        drop(first);
+        let mut both = [(); 2].map(|()| Connection::open(&path).unwrap());
+        let checked = [0, 1].map(|place: usize| check(&both[place], &path, Some(1)).unwrap());
+        let made: Vec<LogTree> = checked
+            .into_iter()
+            .zip(&mut both)
+            .map(|(checked, file)| {
+                assert!(matches!(checked, Checked::Accepted(_)));
+                establish(file, &path, checked).unwrap().1
+            })
+            .collect();
+        assert_eq!(made[0].last(), made[1].last(), "the second adds nothing");
+        let id: LogId = meta(&both[0], META_ID).unwrap().unwrap();
+        assert!(read_head(&path).unwrap().unwrap().all().all(|record| record.id == id));
+        assert!(matches!(check(&both[0], &path, None), Ok(Checked::Fits(_))));
+    }
+
+    #[test]
+    fn no_head_is_written_before_the_log_is_on_disk() {
+        let (_folder, path, opened) = store();
+        let mut file = opened.connection;
+        let checked = check(&file, &path, None).unwrap();
+        let wal = log_path(&path);
+        fs::rename(&wal, path.with_extension("away")).unwrap();
+        // Can be written, but not flushed.
+        symlink("/dev/full", &wal).unwrap();
+        let error = establish(&mut file, &path, checked).map(drop).unwrap_err();
+        assert!(matches!(error, OpenError::Log { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_long_log_without_a_head_gets_a_base_with_it() {
+        let (_folder, path, opened) = store();
+        let mut file = opened.connection;
+        let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+                   INSERT INTO entry (time_ms, kind, book_id) SELECT 0, 8, 1 FROM n";
+        file.execute(sql, (BASE_EVERY.cast_signed(),)).unwrap();
+        file.execute("DELETE FROM meta WHERE name LIKE 'log_%'", ()).unwrap();
+        fs::remove_file(super::head_path(&path)).unwrap();
+        let checked = check(&file, &path, None).unwrap();
+        let (_, tree) = establish(&mut file, &path, checked).unwrap();
+        let base = LogTree::at_base(&file, u64::MAX).unwrap();
+        assert_eq!(base.frontier(), tree.frontier());
+        assert!(matches!(check(&file, &path, None), Ok(Checked::Fits(_))));
+    }
 }

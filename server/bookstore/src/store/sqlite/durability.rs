@@ -149,7 +149,7 @@ pub(super) fn read_back(shared: &Shared, writer: &Writer) -> Result<(), Broken> 
     }
     if state.last_number <= NUMBER_MAX {
         let mut head = shared.head.lock().unwrap_or_else(PoisonError::into_inner);
-        bring_up(&mut head, writer.file(), &state.tree)?;
+        bring_up(&mut head, writer.file(), &shared.path, &state.tree)?;
     }
     Ok(writer.rollback()?)
 }

@@ -126,6 +126,8 @@ fn not_writable(path: &Path) -> bool {
 #[derive(Debug)]
 pub(super) enum HeadFailure {
     Database(Error),
+    /// To write the log before it.
+    Log(io::Error),
     File(io::Error),
 }
 
@@ -133,6 +135,7 @@ impl HeadFailure {
     pub(super) fn of(self, path: &Path) -> OpenError {
         match self {
             Self::Database(reason) => OpenError::from_sqlite(path, &reason),
+            Self::Log(reason) => OpenError::Log { path: path.to_owned(), reason },
             Self::File(reason) => OpenError::Head { path: head_path(path), reason },
         }
     }
@@ -213,6 +216,7 @@ impl From<HeadFailure> for Broken {
     fn from(failure: HeadFailure) -> Self {
         match failure {
             HeadFailure::Database(error) => error.into(),
+            HeadFailure::Log(error) => Self(format!("its WAL cannot be written: {error}")),
             HeadFailure::File(error) => head(&error),
         }
     }
@@ -227,9 +231,7 @@ pub(super) fn head(error: &io::Error) -> Broken {
 pub(super) fn head_before_commit(failure: HeadFailure) -> TransactionError {
     match failure {
         HeadFailure::Database(error) => before_commit(error),
-        HeadFailure::File(error) => {
-            TransactionError::Undone(Fault::Failed("the disk cannot be written".to_owned()), head(&error))
-        }
+        failure => TransactionError::Undone(Fault::Failed("the disk cannot be written".to_owned()), failure.into()),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io, mem,
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     sync::{
@@ -19,6 +19,8 @@ use std::{
 
 use commit::FileIdentity;
 use tlog::{Frontier, Hash, sha256};
+
+use super::tree::LogTree;
 
 const SLOT: usize = 4096;
 const SLOTS: usize = 2 * SLOT;
@@ -140,13 +142,46 @@ pub(super) struct Head {
     id: LogId,
     /// The slots as this process last read or wrote them; others write them as well.
     seen: Box<[u8; SLOTS]>,
-    /// Place and sequence of the slot that fits the log; the next write goes to the other one.
-    kept: (usize, u64),
+    /// The slot that fits the log and is on disk; the next write goes to the other one.
+    kept: Kept,
     /// The last write, until it is known to be committed.
-    written: Option<Record>,
+    written: Option<Written>,
     /// True if the mark is not flushed.
     is_unsettled: bool,
-    flusher: Option<Flusher>,
+    helper: Option<Helper>,
+}
+
+#[derive(Clone, Copy)]
+struct Kept {
+    place: usize,
+    sequence: u64,
+    /// Entries that it covers.
+    size: u64,
+}
+
+/// A slot that was written, and its tree.
+struct Written {
+    record: Record,
+    slot: Box<[u8; SLOT]>,
+    tree: LogTree,
+}
+
+/// Where the next slot goes.
+#[derive(Clone, Copy)]
+struct Next {
+    id: LogId,
+    place: usize,
+    sequence: u64,
+}
+
+impl Next {
+    fn write(self, tree: LogTree, file: &File) -> io::Result<Written> {
+        let Self { id, place, sequence } = self;
+        let slot = slot_of(id, sequence, tree.frontier());
+        file.write_all_at(&slot[..], (place * SLOT) as u64)?;
+        let (size, root) = (tree.frontier().size(), tree.frontier().root());
+        Ok(Written { record: Record { id, sequence, size, root }, slot, tree })
+    }
 }
 
 impl Head {
@@ -180,11 +215,17 @@ impl Head {
         // No slot is trusted before it is compared with the log.
         let seen = Box::new([0; SLOTS]);
         let file = Arc::new(file);
-        Ok(Self { file, identity, id, seen, kept: (0, 0), written: None, is_unsettled: false, flusher: None })
+        let kept = Kept { place: 0, sequence: 0, size: 0 };
+        Ok(Self { file, identity, id, seen, kept, written: None, is_unsettled: false, helper: None })
     }
 
     pub(super) fn identity(&self) -> &FileIdentity {
         &self.identity
+    }
+
+    /// After [`Self::prepare`]: entries that the slot on disk covers.
+    pub(super) fn covered(&self) -> u64 {
+        self.kept.size
     }
 
     /// Before a write, under the database's write lock: finds the slot to keep, if another process has written. Of the
@@ -196,7 +237,7 @@ impl Head {
         self.join()?;
         let mut bytes = [0; SLOTS + SLOT];
         let length = read_at_most(&self.file, &mut bytes)?;
-        if bytes[..SLOTS] == self.seen[..] && self.kept.1 > 0 {
+        if bytes[..SLOTS] == self.seen[..] && self.kept.sequence > 0 {
             return Ok(());
         }
         let records = Records::of(&bytes[..length]);
@@ -212,45 +253,72 @@ impl Head {
         }
         self.seen.copy_from_slice(&bytes[..SLOTS]);
         let sequence_max = records.all().map(|record| record.sequence).max().unwrap_or_default();
-        self.kept = kept.map_or((1, sequence_max + 1), |(place, slot)| (place, slot.sequence));
+        let none = Kept { place: 1, sequence: sequence_max + 1, size: 0 };
+        self.kept = kept.map_or(none, |(place, slot)| Kept { place, sequence: slot.sequence, size: slot.size });
         // A mark is written once its slot is on disk. Without it the slot is written again, because its fsync may have
         // failed in the process that wrote it.
         if records.mark != kept.map(|(_, slot)| slot) {
-            let at = self.kept.0 * SLOT;
+            let at = self.kept.place * SLOT;
             self.file.write_all_at(&bytes[at..at + SLOT], at as u64)?;
             self.file.sync_data()?;
         }
         Ok(())
     }
 
-    /// Writes the tree into the slot that is not kept, under the write lock, and begins to flush it; [`Self::join`] waits
-    /// until it is on disk.
-    pub(super) fn write(&mut self, tree: &Frontier) -> io::Result<()> {
-        let (place, sequence) = (1 - self.kept.0, self.kept.1 + 1);
-        let slot = slot_of(self.id, sequence, tree);
-        self.seen[place * SLOT..][..SLOT].copy_from_slice(&slot[..]);
-        self.written = Some(Record { id: self.id, sequence, size: tree.size(), root: tree.root() });
-        self.file.write_all_at(&slot[..], (place * SLOT) as u64)?;
-        self.flush()
+    /// Under the write lock: makes the next tree, writes it into the slot that is not kept, and begins to flush it. If that
+    /// `is_long`, a thread does it all beside the caller.
+    pub(super) fn write(&mut self, is_long: bool, make: impl FnOnce() -> LogTree + Send + 'static) -> io::Result<()> {
+        self.join()?;
+        self.written = None;
+        let next = self.next();
+        if is_long {
+            return self.helper()?.begin(Task::Write(next, Box::new(make)));
+        }
+        let written = next.write(make(), &self.file)?;
+        self.take(written);
+        self.helper()?.begin(Task::Flush)
     }
 
-    /// Waits for the helper thread.
+    fn next(&self) -> Next {
+        Next { id: self.id, place: 1 - self.kept.place, sequence: self.kept.sequence + 1 }
+    }
+
+    fn take(&mut self, written: Written) {
+        let place = 1 - self.kept.place;
+        self.seen[place * SLOT..][..SLOT].copy_from_slice(&written.slot[..]);
+        self.written = Some(written);
+    }
+
+    /// Waits until the slot is written, if not flushed. Until then the caller holds the database's write lock, because
+    /// others write the slot under it.
+    pub(super) fn wait_written(&mut self) -> io::Result<()> {
+        if let Some(written) = self.helper.as_mut().map_or(Ok(None), Helper::wait_written)? {
+            self.take(written);
+        }
+        Ok(())
+    }
+
+    /// Waits until the slot is on disk.
     pub(super) fn join(&mut self) -> io::Result<()> {
-        self.flusher.as_mut().map_or(Ok(()), Flusher::join)
+        self.wait_written()?;
+        self.helper.as_mut().map_or(Ok(()), Helper::wait_flushed)
     }
 
-    /// After the COMMIT and [`Self::join`]: keeps the written slot, and marks it.
-    pub(super) fn committed(&mut self) -> io::Result<()> {
-        let Some(record) = self.written.take() else { return Ok(()) };
-        self.kept = (1 - self.kept.0, record.sequence);
+    /// After the COMMIT and [`Self::join`]: keeps the written slot, marks it, and returns its tree.
+    pub(super) fn committed(&mut self) -> io::Result<Option<LogTree>> {
+        let Some(Written { record, tree, .. }) = self.written.take() else { return Ok(None) };
+        self.kept = Kept { place: 1 - self.kept.place, sequence: record.sequence, size: record.size };
         self.is_unsettled = true;
-        self.file.write_all_at(&mark_of(&record), SLOTS as u64)
+        self.file.write_all_at(&mark_of(&record), SLOTS as u64)?;
+        Ok(Some(tree))
     }
 
     /// Writes the tree of a log that is on disk into a slot, and waits until it and its mark are on disk.
-    pub(super) fn write_now(&mut self, tree: &Frontier) -> io::Result<()> {
-        self.write(tree)?;
+    pub(super) fn write_now(&mut self, tree: &LogTree) -> io::Result<()> {
         self.join()?;
+        let written = self.next().write(tree.clone(), &self.file)?;
+        self.take(written);
+        self.file.sync_data()?;
         self.committed()?;
         self.is_unsettled = false;
         self.file.sync_data()
@@ -263,15 +331,14 @@ impl Head {
         }
         self.join()?;
         self.is_unsettled = false;
-        self.flush()
+        self.helper()?.begin(Task::Flush)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        let flusher = match &mut self.flusher {
-            Some(flusher) => flusher,
-            none => none.insert(Flusher::start(Arc::clone(&self.file))?),
-        };
-        flusher.begin()
+    fn helper(&mut self) -> io::Result<&mut Helper> {
+        Ok(match &mut self.helper {
+            Some(helper) => helper,
+            none => none.insert(Helper::start(Arc::clone(&self.file))?),
+        })
     }
 }
 
@@ -289,40 +356,77 @@ fn read_at_most(file: &File, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// The thread that flushes the head while the ledger waits for its COMMIT.
-struct Flusher {
-    begin: SyncSender<()>,
-    results: Receiver<io::Result<()>>,
-    is_busy: bool,
+/// The thread that hashes, writes and flushes while the ledger writes its rows and waits for its COMMIT.
+struct Helper {
+    tasks: SyncSender<Task>,
+    done: Receiver<Done>,
+    /// Results to come.
+    is_writing: bool,
+    is_flushing: bool,
 }
 
-impl Flusher {
+enum Task {
+    Flush,
+    /// And to flush it.
+    Write(Next, Box<dyn FnOnce() -> LogTree + Send>),
+}
+
+enum Done {
+    Written(Written),
+    /// Or a failure to write.
+    Flushed(io::Result<()>),
+}
+
+impl Helper {
     fn start(file: Arc<File>) -> io::Result<Self> {
-        let (begin, begun) = sync_channel(1);
-        let (done, results) = sync_channel(1);
+        let (tasks, begun) = sync_channel::<Task>(1);
+        let (results, done) = sync_channel(2);
         let work = move || {
-            for () in begun {
-                if done.send(file.sync_data()).is_err() {
+            let carry_out = |task| {
+                if let Task::Write(next, make) = task {
+                    let written = next.write(make(), &file)?;
+                    results.send(Done::Written(written)).map_err(|_| gone())?;
+                }
+                file.sync_data()
+            };
+            for task in begun {
+                if results.send(Done::Flushed(carry_out(task))).is_err() {
                     break;
                 }
             }
         };
         thread::Builder::new().name("head".to_owned()).spawn(work)?;
-        Ok(Self { begin, results, is_busy: false })
+        Ok(Self { tasks, done, is_writing: false, is_flushing: false })
     }
 
-    fn begin(&mut self) -> io::Result<()> {
-        self.join()?;
-        self.is_busy = true;
-        self.begin.send(()).map_err(|_| gone())
+    /// Begins a task; no other is under way.
+    fn begin(&mut self, task: Task) -> io::Result<()> {
+        self.is_writing = matches!(task, Task::Write(..));
+        self.is_flushing = true;
+        self.tasks.send(task).map_err(|_| gone())
     }
 
-    fn join(&mut self) -> io::Result<()> {
-        if !self.is_busy {
+    fn wait_written(&mut self) -> io::Result<Option<Written>> {
+        if !mem::take(&mut self.is_writing) {
+            return Ok(None);
+        }
+        match self.done.recv().map_err(|_| gone())? {
+            Done::Written(written) => Ok(Some(written)),
+            Done::Flushed(failed) => {
+                self.is_flushing = false;
+                failed.map(|()| None)
+            }
+        }
+    }
+
+    fn wait_flushed(&mut self) -> io::Result<()> {
+        if !mem::take(&mut self.is_flushing) {
             return Ok(());
         }
-        self.is_busy = false;
-        self.results.recv().map_err(|_| gone())?
+        match self.done.recv().map_err(|_| gone())? {
+            Done::Flushed(done) => done,
+            Done::Written(_) => Ok(()),
+        }
     }
 }
 

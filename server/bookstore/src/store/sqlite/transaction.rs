@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     mem,
-    sync::{MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -20,13 +20,14 @@ use super::{
     errors::{before_commit, head, head_before_commit, in_doubt, not_begun},
     head::Head,
     inspect::NUMBER_MAX,
+    keys::Slice,
     state::{Shared, State},
     tree::{BASE_EVERY, LogTree},
     writer::Writer,
 };
 use crate::{
     catalogue::Book,
-    domain::{BookId, Entry, NewBook},
+    domain::{BookId, NewBook},
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -36,6 +37,10 @@ const FOREIGN_CHUNK: usize = 1 << 16;
 
 /// Books that a slice of a restock reads per book that it may raise.
 const LOOKED_AT_PER_RAISED: usize = 16;
+
+/// Entries of a batch from which on a thread hashes them while the ledger writes their rows; to wake it for fewer takes
+/// longer than to hash them.
+const BESIDE: usize = 32;
 
 /// A connection that makes transactions.
 pub(super) struct SqliteConnection<'a> {
@@ -182,21 +187,37 @@ impl<'a> SqliteConnection<'a> {
     }
 }
 
-/// The tree with `entries`, and the size of the newest base; writes in the open transaction what both need of the file.
-fn next_tree(state: &State, writer: &Writer, entries: &[Entry]) -> rusqlite::Result<(LogTree, u64)> {
-    let (file, size, mut base) = (writer.file(), state.tree.frontier().size(), state.base);
+/// Writes what the tree needs of the file in the open transaction; returns the size of the newest base.
+fn write_tree(state: &State, writer: &Writer) -> rusqlite::Result<u64> {
+    let (file, size) = (writer.file(), state.tree.frontier().size());
     state.tree.write_gaps(file)?;
-    if size - base >= BASE_EVERY {
-        state.tree.write_base(file)?;
-        base = size;
+    if size - state.base < BASE_EVERY {
+        return Ok(state.base);
     }
-    let mut tree = state.tree.clone();
-    tree.append_entries(entries);
-    Ok((tree, base))
+    state.tree.write_base(file)?;
+    Ok(size)
 }
 
 fn facts_of(book: &Book) -> BookFacts {
     BookFacts { stock: book.stock(), price: book.price(), listed: book.is_listed() }
+}
+
+/// Writes the rows of a transaction; `None` if a book differs from what the ledger knows.
+fn write_rows(state: &mut State, writer: &Writer, changes: &Changes) -> rusqlite::Result<Option<(Slice, u64)>> {
+    // One UPDATE per book, and many log rows per statement.
+    let is_current =
+        writer.change_books(&changes.books)? && (changes.puts.is_empty() || writer.put_books(&changes.puts)?);
+    if !is_current {
+        return Ok(None);
+    }
+    if changes.entries.is_empty() {
+        // Without a change COMMIT does not flush what others have written.
+        writer.probe()?;
+    }
+    writer.append(&changes.entries)?;
+    let arrivals = changes.entries.iter().filter(|entry| entry.key.is_some()).count();
+    let slice = state.keys.write_slice(writer, arrivals, state.last_number)?;
+    Ok(Some((slice, write_tree(state, writer)?)))
 }
 
 /// A transaction under the file's write lock.
@@ -209,6 +230,20 @@ struct SqliteTransaction<'t, 'a> {
     next: Option<(LogTree, u64)>,
     /// True if the file was changed without a log entry, so that all books must be read again.
     is_stale: bool,
+}
+
+impl SqliteTransaction<'_, '_> {
+    /// Rolls back what was decided on books that have changed.
+    fn begin_anew(&mut self) -> Result<(), TransactionError> {
+        tracing::warn!("books were changed without a log entry; reading them all again");
+        self.connection.writer.rollback().map_err(before_commit)?;
+        self.state = None;
+        if mem::replace(&mut self.is_stale, true) {
+            let reason = "the books keep changing behind the log";
+            return Err(TransactionError::Refused(Fault::Failed(reason.to_owned())));
+        }
+        Err(TransactionError::Again)
+    }
 }
 
 impl LedgerTransaction for SqliteTransaction<'_, '_> {
@@ -247,58 +282,56 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
 
     fn commit(&mut self, changes: &Changes) -> Result<(), TransactionError> {
         let SqliteConnection { shared, writer, .. } = &*self.connection;
-        let Some(state) = self.state.as_mut().filter(|_| !changes.entries.is_empty()) else {
+        let mut headed = self.connection.head();
+        let Some(state) = self.state.as_mut().filter(|_| !changes.is_empty()) else {
             writer.rollback().map_err(before_commit)?;
             return self.connection.check_files().map_err(in_doubt);
         };
-        // One UPDATE per book, and many log rows per statement.
-        let is_current = writer.change_books(&changes.books).map_err(before_commit)?
-            && (changes.puts.is_empty() || writer.put_books(&changes.puts).map_err(before_commit)?);
-        if !is_current {
-            tracing::warn!("books were changed without a log entry; reading them all again");
-            writer.rollback().map_err(before_commit)?;
-            self.state = None;
-            if mem::replace(&mut self.is_stale, true) {
-                return Err(TransactionError::Refused(Fault::Failed(
-                    "the books keep changing behind the log".to_owned(),
-                )));
-            }
-            return Err(TransactionError::Again);
-        }
-        writer.append(&changes.entries).map_err(before_commit)?;
-        let arrivals = changes.entries.iter().filter(|entry| entry.key.is_some()).count();
-        let last_number = state.last_number;
-        let slice = state.keys.write_slice(writer, arrivals, last_number).map_err(before_commit)?;
-        let mut next = next_tree(state, writer, &changes.entries).map_err(before_commit)?;
-        // On its way to the disk while COMMIT is; nothing is acknowledged before both are there.
-        let mut headed = self.connection.head();
         prepare(&mut headed, writer.file(), &state.tree).map_err(head_before_commit)?;
+        // Another server's entry is in the log, but its head may not be.
+        if changes.entries.is_empty() && headed.covered() >= state.tree.frontier().size() {
+            writer.rollback().map_err(before_commit)?;
+            return self.connection.check_files().map_err(in_doubt);
+        }
+        // Beside the rows and the COMMIT; nothing is acknowledged before both are on disk.
+        let (mut tree, entries) = (state.tree.clone(), Arc::clone(&changes.entries));
+        let make = move || {
+            tree.append_entries(&entries);
+            tree
+        };
+        headed.write(changes.entries.len() >= BESIDE, make).map_err(|error| head_before_commit(error.into()))?;
+        let rows = write_rows(state, writer, changes);
+        let is_headed = headed.wait_written();
+        let Some((slice, base)) = rows.map_err(before_commit)? else { return self.begin_anew() };
+        is_headed.map_err(|error| head_before_commit(error.into()))?;
         let start = Instant::now();
-        headed.write(next.0.frontier()).map_err(|error| head_before_commit(error.into()))?;
         let committed = writer.commit();
         let flushed = headed.join();
         committed.map_err(in_doubt)?;
-        flushed.and_then(|()| headed.committed()).map_err(|error| in_doubt(head(&error)))?;
+        let tree = flushed.and_then(|()| headed.committed()).map_err(|error| in_doubt(head(&error)))?;
         drop(headed);
         self.connection.check_files().map_err(in_doubt)?;
-        next.0.gaps_committed();
-        self.next = Some(next);
+        self.next = tree.map(|mut tree| {
+            tree.gaps_committed();
+            (tree, base)
+        });
         shared.metrics.committed(changes.entries.len(), start.elapsed());
         state.keys.slice_committed(&slice);
         Ok(())
     }
 
     fn publish(&mut self, changes: &Changes) {
-        let (Some(mut state), Some(last)) = (self.state.take(), changes.entries.last()) else { return };
-        for entry in &changes.entries {
+        let Some(mut state) = self.state.take() else { return };
+        if let Some((tree, base)) = self.next.take() {
+            (state.tree, state.base) = (tree, base);
+        }
+        let Some(last) = changes.entries.last() else { return };
+        for entry in changes.entries.iter() {
             if let Some(key) = &entry.key {
                 state.keys.insert(key, entry.number);
             }
         }
         state.last_number = last.number;
-        if let Some((tree, base)) = self.next.take() {
-            (state.tree, state.base) = (tree, base);
-        }
         let shared = self.connection.shared;
         let catalogue = shared.shelf.load();
         for change in &changes.books {

@@ -83,8 +83,8 @@ impl Gaps {
 pub(super) struct LogTree {
     frontier: Frontier,
     gaps: Gaps,
-    /// True if `gaps` has some that are not in the file.
-    has_new_gaps: bool,
+    /// Those of them that the file is known to have.
+    stored: Gaps,
 }
 
 /// Names of rows in `meta`.
@@ -109,31 +109,56 @@ fn leaf<'r>(row: &'r Row<'_>) -> rusqlite::Result<Leaf<'r>> {
     })
 }
 
+/// Visits the columns of entries with numbers above the first and up to the second.
+pub(super) fn each_row(
+    file: &Connection,
+    (after, last): (i64, i64),
+    mut visit: impl FnMut(&Leaf<'_>),
+) -> rusqlite::Result<()> {
+    let sql = format!("SELECT {LEAF_COLUMNS} FROM entry WHERE number > ?1 AND number <= ?2 ORDER BY number");
+    let mut query = file.prepare_cached(&sql)?;
+    let mut rows = query.query((after, last))?;
+    while let Some(row) = rows.next()? {
+        visit(&leaf(row)?);
+    }
+    Ok(())
+}
+
+/// The bases that the file has and that can be read.
+pub(super) fn bases(file: &Connection) -> rusqlite::Result<Vec<Frontier>> {
+    let mut bases = Vec::new();
+    for name in META_BASES {
+        let bytes: Option<Vec<u8>> = meta(file, name)?;
+        bases.extend(bytes.and_then(|bytes| Frontier::from_bytes(&bytes).ok()));
+    }
+    Ok(bases)
+}
+
 impl LogTree {
     /// The tree at the newest base with at most `most` entries, or else the empty tree, with the gaps of the file.
     pub(super) fn at_base(file: &Connection, most: u64) -> rusqlite::Result<Self> {
-        let mut newest = Frontier::default();
-        for name in META_BASES {
-            let bytes: Option<Vec<u8>> = meta(file, name)?;
-            let base = bytes.and_then(|bytes| Frontier::from_bytes(&bytes).ok());
-            if let Some(base) = base.filter(|base| base.size() <= most && base.size() > newest.size()) {
-                newest = base;
-            }
-        }
-        Ok(Self { frontier: newest, gaps: Gaps::read(file)?, has_new_gaps: false })
+        let newest = bases(file)?.into_iter().filter(|base| base.size() <= most).max_by_key(Frontier::size);
+        let newest = newest.unwrap_or_default();
+        let gaps = Gaps::read(file)?;
+        Ok(Self { frontier: newest, gaps: gaps.clone(), stored: gaps })
     }
 
     /// The tree over the log as the file has it now, with the same gaps.
     pub(super) fn again(&self, file: &Connection) -> rusqlite::Result<Self> {
-        let mut tree =
-            Self { gaps: self.gaps.clone(), has_new_gaps: self.has_new_gaps, ..Self::at_base(file, u64::MAX)? };
+        let (gaps, stored) = (self.gaps.clone(), self.stored.clone());
+        let mut tree = Self { gaps, stored, ..Self::at_base(file, u64::MAX)? };
         tree.extend(file, i64::MAX)?;
         tree.skip_known_to(self.last());
         Ok(tree)
     }
 
     pub(super) fn has_new_gaps(&self) -> bool {
-        self.has_new_gaps
+        self.gaps != self.stored
+    }
+
+    /// True if no other process has stored gaps in the file.
+    pub(super) fn has_gaps_of(&self, file: &Connection) -> rusqlite::Result<bool> {
+        Ok(self.stored == Gaps::read(file)?)
     }
 
     pub(super) fn frontier(&self) -> &Frontier {
@@ -149,7 +174,7 @@ impl LogTree {
         &self.gaps
     }
 
-    fn append(&mut self, leaf: &Leaf<'_>, space: &mut Vec<u8>) {
+    pub(super) fn append(&mut self, leaf: &Leaf<'_>, space: &mut Vec<u8>) {
         self.skip_to(leaf.number - 1);
         let is_known_missing = self.gaps.contains(leaf.number);
         self.frontier.append(if is_known_missing { missing() } else { leaf.hash(space) });
@@ -167,7 +192,6 @@ impl LogTree {
     pub(super) fn skip_to(&mut self, last: i64) {
         let Some(count) = last.checked_sub(self.last()).filter(|count| *count > 0) else { return };
         let numbers = self.last() + 1..=last;
-        self.has_new_gaps |= !self.gaps.without(&numbers).is_empty();
         self.gaps.add(numbers);
         self.frontier.append_run(missing(), count.unsigned_abs());
     }
@@ -181,13 +205,8 @@ impl LogTree {
 
     /// Appends the file's entries up to the number `last`. If the log ends before, the tree is as long as the log.
     pub(super) fn extend(&mut self, file: &Connection, last: i64) -> rusqlite::Result<()> {
-        let sql = format!("SELECT {LEAF_COLUMNS} FROM entry WHERE number > ?1 AND number <= ?2 ORDER BY number");
-        let mut query = file.prepare_cached(&sql)?;
-        let (mut rows, mut space) = (query.query((self.last(), last))?, Vec::new());
-        while let Some(row) = rows.next()? {
-            self.append(&leaf(row)?, &mut space);
-        }
-        Ok(())
+        let mut space = Vec::new();
+        each_row(file, (self.last(), last), |leaf| self.append(leaf, &mut space))
     }
 
     /// The root over the file's first `size` entries; `None` if the log is shorter.
@@ -208,12 +227,12 @@ impl LogTree {
 
     /// Writes new gaps in the open transaction.
     pub(super) fn write_gaps(&self, file: &Connection) -> rusqlite::Result<()> {
-        if self.has_new_gaps { self.gaps.write(file) } else { Ok(()) }
+        if self.has_new_gaps() { self.gaps.write(file) } else { Ok(()) }
     }
 
     /// Notes that the transaction of [`Self::write_gaps`] is on disk.
     pub(super) fn gaps_committed(&mut self) {
-        self.has_new_gaps = false;
+        self.stored.clone_from(&self.gaps);
     }
 
     /// Writes the tree as a base in the open transaction. The one before stays, because a head may be older than this
