@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Restores a backup file to a new data folder
     Restore(RestoreArgs),
+    /// Verifies a store or a backup: the log against its head, the books' stock and the index of keys
+    Verify(VerifyArgs),
     /// Copies a store from its file into a database that several servers can share
     Migrate(MigrateArgs),
     /// Checks a file of settings, shows the settings, or prints their reference
@@ -448,6 +450,22 @@ pub(crate) struct BackupArgs {
 pub(crate) struct RestoreArgs {
     /// The file that backup wrote
     pub file: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A server may sell from the store meanwhile. Nothing is changed; a backup is unpacked beside it, which needs the room.
+
+Exit codes: 0 nothing is wrong; 1 something is, and it is named with what to do; 2 usage; 3 it cannot be read.")]
+pub(crate) struct VerifyArgs {
+    /// A data folder, a file bookstore.db, or a file that backup wrote [default: the data folder of the settings]
+    #[arg(value_name = "FILE|BACKUP")]
+    pub file: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub config: ConfigArgs,
 }

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         cli::Command::Migrate(args) => commands::data::migrate(&args),
         cli::Command::Backup(args) => commands::backup::backup(&args),
         cli::Command::Restore(args) => commands::backup::restore(&args),
+        cli::Command::Verify(args) => Ok(commands::verify::command(&args)),
         cli::Command::Config(args) => config::reference::command(&args.command),
         cli::Command::Health(args) => Ok(commands::health::command(&args)),
         cli::Command::Top(args) => Ok(commands::top::command(&args)),

@@ -31,7 +31,9 @@ pub use postgres::DatabaseError;
 pub(crate) use postgres::{Importer, open_shared};
 #[cfg(feature = "postgres")]
 pub use postgres::{SchemaError, TargetError};
-pub use sqlite::{Contents, CopyError, Loss, OpenError, VERSION, contents, copy};
+pub use sqlite::{
+    Contents, CopyError, Loss, OpenError, Part, Problem, VERSION, Verified, contents, copy, verify, verify_copy,
+};
 pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};
 pub(crate) use sums::Count;
 pub use sums::Sums;

@@ -10,6 +10,7 @@ pub(crate) mod receipt;
 pub(crate) mod tasks;
 pub(crate) mod token;
 pub(crate) mod top;
+pub(crate) mod verify;
 
 use std::sync::Arc;
 

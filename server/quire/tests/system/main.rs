@@ -46,3 +46,4 @@ mod tasks;
 mod terminal;
 mod tokens;
 mod two_servers;
+mod verify;

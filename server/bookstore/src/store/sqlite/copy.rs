@@ -128,9 +128,7 @@ fn copy_pages(moment: &Connection, target: &Path, progress: &mut dyn FnMut(u64, 
 pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
     let sqlite = |error: rusqlite::Error| damaged(reason(&error));
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let file = Connection::open_with_flags(unchanging(path), flags).map_err(sqlite)?;
-    check(&file, path)?;
+    let file = immutable(path)?;
     let found: String = file.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sqlite)?;
     if found != "ok" {
         return Err(damaged(found));
@@ -144,6 +142,15 @@ pub fn contents(path: &Path) -> Result<Contents, CopyError> {
         entries: number("SELECT count(*) FROM entry")?,
         sold: number(&format!("SELECT coalesce(sum(quantity), 0) FROM entry WHERE kind = {purchase}"))?,
     })
+}
+
+/// Opens a file that nothing changes, without a file appearing beside it.
+pub(super) fn immutable(path: &Path) -> Result<Connection, CopyError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = Connection::open_with_flags(unchanging(path), flags)
+        .map_err(|error| CopyError::Damaged { path: path.to_owned(), found: reason(&error) })?;
+    check(&file, path)?;
+    Ok(file)
 }
 
 /// A URI with which `SQLite` uses no locks and no WAL, so that no file appears beside this one.

@@ -53,6 +53,11 @@ pub(crate) fn inspect(file: &Connection) -> rusqlite::Result<Vec<String>> {
 /// Change of a book's stock by an entry; the kinds left out are prices and texts.
 const STOCK_CHANGE: &str = r#"CASE WHEN kind IN (5, 8) THEN 0 ELSE coalesce("after", 0) - coalesce("before", 0) END"#;
 
+/// The same for a kind's code.
+pub(super) fn change_of(kind: i64, before: i64, after: i64) -> i64 {
+    if matches!(kind, 5 | 8) { 0 } else { after.saturating_sub(before) }
+}
+
 fn gaps(file: &Connection) -> rusqlite::Result<String> {
     let sql = format!(
         "SELECT previous + 1, number - 1
@@ -84,7 +89,7 @@ fn books(file: &Connection) -> rusqlite::Result<String> {
     Ok(if books.is_empty() { "books were removed without an entry".to_owned() } else { listed(&books) })
 }
 
-fn listed(all: &[String]) -> String {
+pub(super) fn listed(all: &[String]) -> String {
     let rest = if all.len() > NAMED { " and more" } else { "" };
     format!("{}{rest}", all[..all.len().min(NAMED)].join(", "))
 }

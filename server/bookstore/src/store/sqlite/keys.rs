@@ -52,6 +52,15 @@ impl Table {
     }
 }
 
+/// The hash by which the index has a key; `hasher` has the file's seed.
+pub(super) fn key_hash(mut hasher: SipHasher13, key: &[u8], owner: KeyOwner) -> i64 {
+    hasher.write(key);
+    if owner != KeyOwner::COMMON {
+        hasher.write_i64(owner.stored());
+    }
+    hasher.finish().cast_signed()
+}
+
 /// The memory part of the index.
 pub(crate) struct Keys {
     hasher: SipHasher13,
@@ -107,12 +116,7 @@ impl Keys {
     }
 
     fn hash(&self, key: &IdempotencyKey) -> i64 {
-        let mut hasher = self.hasher;
-        hasher.write(key.as_bytes());
-        if key.owner() != KeyOwner::COMMON {
-            hasher.write_i64(key.owner().stored());
-        }
-        hasher.finish().cast_signed()
+        key_hash(self.hasher, key.as_bytes(), key.owner())
     }
 
     /// Adds a committed entry's key.

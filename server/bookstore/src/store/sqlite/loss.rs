@@ -53,7 +53,7 @@ impl Loss {
     }
 }
 
-fn in_words(numbers: &RangeInclusive<i64>) -> String {
+pub(super) fn in_words(numbers: &RangeInclusive<i64>) -> String {
     let (from, to) = (numbers.start(), numbers.end());
     if from == to { format!("number {from}") } else { format!("numbers {from} to {to}") }
 }

@@ -18,6 +18,7 @@ mod state;
 mod store;
 mod transaction;
 mod tree;
+mod verify;
 mod writer;
 
 pub use copy::{Contents, CopyError, contents, copy};
@@ -29,3 +30,4 @@ pub(crate) use open::{Role, open};
 pub(crate) use rows::{each_book, insert_books};
 pub use schema::VERSION;
 pub(crate) use store::SqliteStore;
+pub use verify::{Part, Problem, Verified, verify, verify_copy};

@@ -19,8 +19,12 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use bookstore::{BookstoreService, FILE_NAME, store};
+use bookstore::{
+    BookstoreService, FILE_NAME,
+    store::{self, Problem, Verified},
+};
 use kv::FOLDER_NAME;
+use quire_terminal::screen;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use self::archive::{BOOKSTORE, Books, ENTRIES, Entries, FORMAT, Manifest, cannot_write, private};
@@ -104,7 +108,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let workshop = temporary_in(parent)?;
     let progress = Progress::default();
     let unpacked = unpack(&file, workshop.path(), &config, &progress).with_context(|| args.file.display().to_string());
-    let manifest = unpacked?;
+    let (manifest, problems) = unpacked?;
     // Synced before the rename makes it visible.
     for entry in fs::read_dir(workshop.path())? {
         File::open(entry?.path())?.sync_all()?;
@@ -118,11 +122,20 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     File::open(parent)?.sync_all()?;
     drop(progress);
     writeln!(io::stdout(), "{} holds {manifest}", data.display())?;
-    Ok(ExitCode::SUCCESS)
+    // It may be the only backup, so the folder stays.
+    for problem in &problems {
+        eprintln!("quire: it was restored as it was backed up, and {}", screen::line(&problem.message));
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Fills `folder` and verifies it.
-fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> anyhow::Result<Manifest> {
+/// Fills `folder` and verifies it; returns what is wrong in the store that was backed up.
+fn unpack(
+    file: &File,
+    folder: &Path,
+    config: &Config,
+    progress: &Progress,
+) -> anyhow::Result<(Manifest, Vec<Problem>)> {
     progress.begin("reading the backup");
     let manifest = archive::read(file, progress, |name, part| {
         let path = folder.join(name);
@@ -136,10 +149,8 @@ fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> a
             }
         }
     })?;
-    progress.begin("checking books");
     let (books, saved) = (folder.join(BOOKSTORE), folder.join(ENTRIES));
-    let found = Books::from(store::contents(&books)?);
-    ensure!(found == manifest.books, "damaged: it should hold {}, and holds {found}", manifest.books);
+    let verified = verified(&books, &manifest, progress)?;
     fs::rename(books, folder.join(FILE_NAME))?;
     if let Some(expected) = manifest.entries {
         progress.begin("restoring key-value entries");
@@ -147,7 +158,33 @@ fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> a
         ensure!(found == expected, "damaged: it should hold {expected}, and holds {found}");
         fs::remove_file(saved)?;
     }
-    Ok(manifest)
+    Ok((manifest, verified.problems))
+}
+
+/// Verifies the store of an unpacked backup.
+fn verified(books: &Path, manifest: &Manifest, progress: &Progress) -> anyhow::Result<Verified> {
+    progress.begin("checking books");
+    let found = Books::from(store::contents(books)?);
+    ensure!(found == manifest.books, "damaged: it should hold {}, and holds {found}", manifest.books);
+    progress.begin("verifying the log");
+    Ok(store::verify_copy(books, &mut |done, all| progress.at(done, all))?)
+}
+
+/// Unpacks the store of the backup `file`, and verifies it.
+pub(crate) fn verify_file(file: &Path, progress: &Progress) -> anyhow::Result<Verified> {
+    let workshop = temporary_in(folder_of(file))?;
+    progress.begin("reading the backup");
+    let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let books = workshop.path().join(BOOKSTORE);
+    let manifest = archive::read(&opened, progress, |name, part| {
+        if name != BOOKSTORE {
+            return io::copy(part, &mut io::sink()).map(drop).map_err(Into::into);
+        }
+        let cannot = || format!("cannot write {}", books.display());
+        let mut into = private(&books).with_context(cannot)?;
+        io::copy(part, &mut into).map(drop).with_context(cannot)
+    });
+    verified(&books, &manifest?, progress)
 }
 
 impl From<store::Contents> for Books {

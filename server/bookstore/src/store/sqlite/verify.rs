@@ -1,0 +1,421 @@
+//! One pass over the log that compares it with its head, with the books' stock and with the index of keys; for
+//! `quire verify`.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    ops::RangeInclusive,
+    path::Path,
+};
+
+use rusqlite::Connection;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use siphasher::sip::SipHasher13;
+
+use super::{
+    super::{interface::code, leaf::Leaf},
+    check::{Found, Sought, read_head, sought},
+    copy::{CopyError, immutable, reader},
+    errors::OpenError,
+    head::Record,
+    inspect::{change_of, listed},
+    keys::key_hash,
+    loss::{Loss, in_words},
+    tree::{LogTree, bases, each_row, meta},
+};
+use crate::{
+    domain::{EntryKind, KeyOwner},
+    settings::Settings,
+};
+
+/// Entries between two reports of progress.
+const REPORT_EVERY: u64 = 1 << 14;
+
+/// Most numbers or books in a message.
+const NAMED: usize = 5;
+
+/// Result of a verification.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verified {
+    /// Entries in the log.
+    pub entries: u64,
+    /// Number of the newest.
+    pub last: i64,
+    /// SHA-256 at the root of the tree over the log, in hexadecimal.
+    pub root: String,
+    /// Entries that the head covers; `None` for a store without one, such as a backup's.
+    pub covered: Option<u64>,
+    /// Entries that other programs made.
+    pub other_programs: u64,
+    /// The newest of them.
+    pub other_newest: Vec<i64>,
+    /// Books in the catalogue.
+    pub books: u64,
+    /// Keys in the index.
+    pub keys: u64,
+    /// Problems found; empty for an intact store.
+    pub problems: Vec<Problem>,
+}
+
+/// A difference between the parts of a store.
+#[derive(Clone, Debug, Serialize)]
+pub struct Problem {
+    /// The part.
+    pub part: Part,
+    /// One sentence with what is wrong and what to do.
+    pub message: String,
+}
+
+/// A part of a store that is compared with the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Entries are missing or changed.
+    Log,
+    /// The head is missing, damaged or of another log.
+    Head,
+    /// The stock of books.
+    Stock,
+    /// The index of keys.
+    Keys,
+}
+
+/// Verifies a store that a server may have open. `progress` gets the number of the entry reached, and of the last.
+pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified, CopyError> {
+    let file = reader(path, &Settings::default())?;
+    // Before the snapshot: what it says is committed is there.
+    let head = read_head(path)?;
+    let failed = |reason| CopyError::Open(OpenError::from_sqlite(path, &reason));
+    let snapshot = file.unchecked_transaction().map_err(failed)?;
+    let sought = sought(&snapshot, path, head)?;
+    run(&snapshot, path, sought, progress).map_err(failed)
+}
+
+/// Verifies a backup's copy of a store, which has no head.
+pub fn verify_copy(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified, CopyError> {
+    let file = immutable(path)?;
+    let sought = sought(&file, path, None)?;
+    run(&file, path, sought, progress).map_err(|reason| CopyError::Open(OpenError::from_sqlite(path, &reason)))
+}
+
+fn run(
+    file: &Connection,
+    path: &Path,
+    sought: Sought,
+    progress: &mut dyn FnMut(u64, u64),
+) -> rusqlite::Result<Verified> {
+    let mut pass = Pass::begin(file, &sought)?;
+    let last: i64 = file.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))?;
+    each_row(file, (0, last), |leaf| {
+        pass.entry(leaf);
+        if pass.entries % REPORT_EVERY == 0 {
+            progress(leaf.number.unsigned_abs(), last.unsigned_abs());
+        }
+    })?;
+    let committed = match &sought {
+        Sought::Slots(slots, _) => i64::try_from(slots.committed.size).unwrap_or(i64::MAX),
+        Sought::Found(_) => 0,
+    };
+    pass.end(committed.max(last));
+    let mut problems = Vec::new();
+    let covered = pass.judge_log(path, sought, &mut problems);
+    let books = pass.judge_stock(file, &mut problems)?;
+    let keys = pass.judge_keys(file, &mut problems)?;
+    let root = pass.tree.frontier().root().to_string();
+    let Pass { entries, other_programs, other_newest, .. } = pass;
+    let other_newest = other_newest.into_iter().collect();
+    Ok(Verified { entries, last, root, covered, other_programs, other_newest, books, keys, problems })
+}
+
+/// A size at which the root is known.
+struct Point {
+    size: u64,
+    root: tlog::Hash,
+    fits: bool,
+}
+
+/// Stock of a book by the log.
+#[derive(Clone, Copy, Default)]
+struct Stock {
+    sold: i64,
+    /// Everything else: copies at the start, restocked, or set by other programs.
+    other: i64,
+}
+
+/// Position of a move of keys into the index.
+struct Index {
+    hasher: SipHasher13,
+    up_to: i64,
+    moving: Option<(i64, i64)>,
+}
+
+impl Index {
+    fn read(file: &Connection) -> rusqlite::Result<Self> {
+        let seed: Option<[u8; 16]> = meta(file, "key_hash_seed")?;
+        let hasher = SipHasher13::new_with_key(&seed.ok_or(rusqlite::Error::QueryReturnedNoRows)?);
+        let up_to = meta(file, "keys_indexed_up_to")?.unwrap_or_default();
+        let moving: Option<i64> = meta(file, "keys_moving_up_to")?;
+        Ok(Self { hasher, up_to, moving: moving.zip(meta(file, "keys_moved_through")?) })
+    }
+
+    /// The hash of an entry's key.
+    fn hash(&self, leaf: &Leaf<'_>) -> Option<i64> {
+        Some(key_hash(self.hasher, leaf.key?, KeyOwner::from_stored(leaf.key_owner)))
+    }
+
+    /// True if the key of an entry must be in the index.
+    fn has(&self, hash: i64, number: i64) -> bool {
+        let is_moved = |(up_to, through): (i64, i64)| number <= up_to && hash <= through;
+        number <= self.up_to || self.moving.is_some_and(is_moved)
+    }
+}
+
+/// Number and sum of rows of the index, in any order.
+#[derive(Default, PartialEq, Eq)]
+struct Sum(u64, u64);
+
+impl Sum {
+    fn add(&mut self, hash: i64, number: i64) {
+        let mixed = (hash ^ number.rotate_left(32)).cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        *self = Self(self.0 + 1, self.1.wrapping_add((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)));
+    }
+}
+
+struct Pass {
+    tree: LogTree,
+    space: Vec<u8>,
+    /// By size; those before `next` were reached.
+    points: Vec<Point>,
+    next: usize,
+    missing: Vec<RangeInclusive<i64>>,
+    entries: u64,
+    stock: FxHashMap<i64, Stock>,
+    index: Index,
+    indexed: Sum,
+    other_programs: u64,
+    other_newest: VecDeque<i64>,
+}
+
+impl Pass {
+    fn begin(file: &Connection, sought: &Sought) -> rusqlite::Result<Self> {
+        let mut points: Vec<_> = bases(file)?.iter().map(|base| (base.size(), base.root())).collect();
+        if let Sought::Slots(slots, _) = sought {
+            points.extend(slots.all().map(|record| (record.size, record.root)));
+        }
+        points.sort_unstable();
+        points.dedup();
+        Ok(Self {
+            tree: LogTree::at_base(file, 0)?,
+            space: Vec::new(),
+            points: points.into_iter().map(|(size, root)| Point { size, root, fits: false }).collect(),
+            next: 0,
+            missing: Vec::new(),
+            entries: 0,
+            stock: FxHashMap::default(),
+            index: Index::read(file)?,
+            indexed: Sum::default(),
+            other_programs: 0,
+            other_newest: VecDeque::new(),
+        })
+    }
+
+    fn entry(&mut self, leaf: &Leaf<'_>) {
+        self.skip(leaf.number - 1);
+        self.tree.append(leaf, &mut self.space);
+        self.entries += 1;
+        let (before, after) = (leaf.before.unwrap_or_default(), leaf.after.unwrap_or_default());
+        let change = change_of(leaf.kind, before, after);
+        if change != 0 {
+            let stock = self.stock.entry(leaf.book).or_default();
+            if leaf.kind == code(EntryKind::Purchase) { stock.sold -= change } else { stock.other += change }
+        }
+        if let Some(hash) = self.index.hash(leaf)
+            && self.index.has(hash, leaf.number)
+        {
+            self.indexed.add(hash, leaf.number);
+        }
+        let kinds = [EntryKind::Price, EntryKind::Adjusted, EntryKind::Removed, EntryKind::Edited].map(code);
+        if leaf.actor.is_none() && leaf.key.is_none() && kinds.contains(&leaf.kind) {
+            self.other_programs += 1;
+            if self.other_newest.len() == NAMED {
+                self.other_newest.pop_front();
+            }
+            self.other_newest.push_back(leaf.number);
+        }
+    }
+
+    /// Passes numbers up to `last` that have no entry.
+    fn skip(&mut self, last: i64) {
+        self.reach(last);
+        if last > self.tree.last() {
+            self.missing.extend(self.tree.gaps().without(&(self.tree.last() + 1..=last)));
+        }
+    }
+
+    /// Compares the roots at sizes up to `last`.
+    fn reach(&mut self, last: i64) {
+        while let Some(point) = self.points.get_mut(self.next) {
+            let size = i64::try_from(point.size).unwrap_or(i64::MAX);
+            if size > last {
+                break;
+            }
+            self.tree.skip_known_to(size);
+            point.fits = self.tree.frontier().size() == point.size && self.tree.frontier().root() == point.root;
+            self.next += 1;
+        }
+    }
+
+    /// After the last entry; the head covers numbers up to `last`.
+    fn end(&mut self, last: i64) {
+        self.skip(last);
+        self.reach(i64::MAX);
+    }
+
+    /// Compares the tree with the head and the bases; returns the entries that the head covers.
+    fn judge_log(&self, path: &Path, sought: Sought, problems: &mut Vec<Problem>) -> Option<u64> {
+        let mut add = |part, message| problems.push(Problem { part, message });
+        let fits = |size| self.points.iter().any(|point| point.size == size && point.fits);
+        let (covered, holds, last) = match sought {
+            Sought::Slots(slots, _) => {
+                let at = |record: Record| fits(record.size);
+                let newest = slots.all().filter(|record| at(*record)).map(|record| record.size).max();
+                let last = i64::try_from(slots.committed.size).unwrap_or(i64::MAX);
+                (Some(newest.unwrap_or(slots.committed.size)), slots.holds(at), last)
+            }
+            Sought::Found(Found::Lost(loss)) => {
+                add(Part::Head, loss.to_string());
+                (None, true, self.tree.last())
+            }
+            Sought::Found(_) => (None, true, self.tree.last()),
+        };
+        let missing: Vec<_> = self.missing.iter().filter(|numbers| *numbers.start() <= last).cloned().collect();
+        if !missing.is_empty() {
+            let has_head = covered.is_some();
+            let loss =
+                if has_head { Loss::missing(path, missing, last).to_string() } else { without_head(path, &missing) };
+            add(Part::Log, loss);
+            return covered;
+        }
+        let wrong = self.points.iter().position(|point| !point.fits && (point.size <= self.last_fitting() || !holds));
+        if let Some(place) = wrong {
+            let from = self.points[..place].iter().rev().find(|point| point.fits).map_or(0, |point| point.size);
+            add(Part::Log, changed(path, from + 1, self.points[place].size));
+        }
+        covered
+    }
+
+    fn last_fitting(&self) -> u64 {
+        self.points.iter().filter(|point| point.fits).map(|point| point.size).max().unwrap_or(u64::MAX)
+    }
+
+    /// Compares the books' stock with the log; returns the number of books.
+    fn judge_stock(&mut self, file: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<u64> {
+        let (mut books, mut wrong) = (0, Vec::new());
+        let mut query = file.prepare("SELECT id, stock FROM book ORDER BY id")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            let (id, stock): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let Stock { sold, other } = self.stock.remove(&id).unwrap_or_default();
+            books += 1;
+            if stock != other - sold {
+                let by_log = other - sold;
+                wrong.push(format!(
+                    "book {id} has {stock} copies, and by the log {by_log} ({other} came and {sold} were sold)"
+                ));
+            }
+        }
+        let left: BTreeMap<_, _> = self.stock.iter().filter(|(_, stock)| stock.other != stock.sold).collect();
+        for (id, Stock { sold, other }) in left {
+            wrong.push(format!("book {id} is not in the catalogue, and by the log it has {} copies", other - sold));
+        }
+        if !wrong.is_empty() {
+            let message = format!(
+                "the log does not lead to the books' stock: {}. Rows are missing from the log, or another program changed \
+                 books with triggers off. The server sells the stock as it is: compare it with a backup, and set it by \
+                 `quire import --update`",
+                listed(&wrong)
+            );
+            problems.push(Problem { part: Part::Stock, message });
+        }
+        Ok(books)
+    }
+
+    /// Compares the index of keys with the log; returns the number of keys in it.
+    fn judge_keys(&self, file: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<u64> {
+        let (mut found, mut keys) = (Sum::default(), 0);
+        let mut query = file.prepare("SELECT hash, number FROM key_index")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            let (hash, number) = (row.get(0)?, row.get(1)?);
+            keys += 1;
+            found.add(hash, number);
+        }
+        if found != self.indexed {
+            let (absent, wrong) = self.differences(file)?;
+            let named = |numbers: &[i64]| listed(&numbers.iter().map(i64::to_string).collect::<Vec<_>>());
+            let mut what = Vec::new();
+            if !absent.is_empty() {
+                let numbers = named(&absent);
+                what.push(format!(
+                    "it lacks the keys of entries {numbers}, so that a retry of one may be charged again"
+                ));
+            }
+            if !wrong.is_empty() {
+                what.push(format!("it has rows that are not in the log, for the numbers {}", named(&wrong)));
+            }
+            let message = format!(
+                "the index of keys differs from the log: {}. Have the next start make it from the log: stop the server, \
+                 and run sqlite3 bookstore.db \"DELETE FROM key_index; DELETE FROM meta WHERE name LIKE 'keys_mov%'; \
+                 UPDATE meta SET value = 0 WHERE name = 'keys_indexed_up_to'\"",
+                what.join("; ")
+            );
+            problems.push(Problem { part: Part::Keys, message });
+        }
+        Ok(keys)
+    }
+
+    /// Numbers of entries that are not in the index, and of rows of the index that are not in the log; some of each.
+    fn differences(&self, file: &Connection) -> rusqlite::Result<(Vec<i64>, Vec<i64>)> {
+        let (mut absent, mut in_log) = (Vec::new(), HashSet::new());
+        let mut there = file.prepare("SELECT count(*) FROM key_index WHERE hash = ?1 AND number = ?2")?;
+        let mut failure = Ok(());
+        each_row(file, (0, i64::MAX), |leaf| {
+            let Some(hash) = self.index.hash(leaf).filter(|hash| self.index.has(*hash, leaf.number)) else { return };
+            in_log.insert((hash, leaf.number));
+            match there.query_row((hash, leaf.number), |row| row.get::<_, i64>(0)) {
+                Ok(0) if absent.len() <= NAMED => absent.push(leaf.number),
+                Ok(_) => {}
+                Err(error) => failure = Err(error),
+            }
+        })?;
+        failure?;
+        let mut query = file.prepare("SELECT hash, number FROM key_index ORDER BY number")?;
+        let rows = query.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut wrong = Vec::new();
+        for row in rows {
+            let row: (i64, i64) = row?;
+            if wrong.len() <= NAMED && !in_log.contains(&row) {
+                wrong.push(row.1);
+            }
+        }
+        Ok((absent, wrong))
+    }
+}
+
+fn without_head(path: &Path, missing: &[RangeInclusive<i64>]) -> String {
+    let named: Vec<String> = missing.iter().take(NAMED + 1).map(in_words).collect();
+    format!(
+        "entries are missing from the log of {}: {}. Put them back from a backup that has them, before or after the \
+         restore: sqlite3 bookstore.db \"ATTACH 'backup.db' AS b; INSERT OR IGNORE INTO entry SELECT * FROM b.entry\"",
+        path.display(),
+        listed(&named)
+    )
+}
+
+fn changed(path: &Path, from: u64, to: u64) -> String {
+    format!(
+        "among the entries {from} to {to} of {} at least one was changed or damaged since it was acknowledged. Keep this \
+         store, and restore a backup into a new folder with `quire restore`",
+        path.display()
+    )
+}
