@@ -6,12 +6,12 @@ use std::{fs, io, ops::RangeInclusive, path::Path};
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
 
 use super::{
-    durability::rewrite_log,
     errors::{HeadFailure, OpenError},
     head::{Head, LogId, Record, Records, head_path},
     inspect::impossible_numbers,
     loss::Loss,
     tree::{BASE_EVERY, Gaps, LogTree, delete_bases, delete_meta, meta, set_meta},
+    wal::rewrite_log,
 };
 use crate::domain::EntryKind;
 
@@ -428,9 +428,9 @@ mod tests {
 
     use super::{
         super::{
-            durability::log_path,
             open::{OpenFile, Role, open},
             tree::BASE_EVERY,
+            wal::log_path,
         },
         Checked, LogId, LogTree, META_ID, OpenError, check, establish, meta, read_head,
     };

@@ -19,6 +19,7 @@ mod store;
 mod transaction;
 mod tree;
 mod verify;
+mod wal;
 mod writer;
 
 pub use copy::{Contents, CopyError, contents, copy};

@@ -10,13 +10,8 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
-    check,
-    durability::{WAL_PAGES, rewrite_log},
-    errors::OpenError,
-    head::Head,
-    rows::insert_books,
-    schema,
-    tree::LogTree,
+    check, durability::WAL_PAGES, errors::OpenError, head::Head, rows::insert_books, schema, tree::LogTree,
+    wal::rewrite_log,
 };
 use crate::{domain::NewBook, sample, settings::Settings};
 

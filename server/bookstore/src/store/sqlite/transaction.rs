@@ -23,6 +23,7 @@ use super::{
     keys::Slice,
     state::{Shared, State},
     tree::{BASE_EVERY, LogTree},
+    wal::log_path,
     writer::Writer,
 };
 use crate::{
@@ -95,7 +96,7 @@ impl LedgerConnection for SqliteConnection<'_> {
 
 impl<'a> SqliteConnection<'a> {
     pub(super) fn new(shared: &'a Shared, writer: Writer) -> Self {
-        let wal = FileIdentity::of(durability::log_path(&shared.path)).ok();
+        let wal = FileIdentity::of(log_path(&shared.path)).ok();
         Self { shared, writer, wal, version_seen: None, checkpoints: Checkpoints::new() }
     }
 
