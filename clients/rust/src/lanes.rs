@@ -46,6 +46,8 @@ impl Lane {
 
 /// The servers, which are equivalent.
 pub(crate) struct Lanes {
+    /// The addresses, as they were given.
+    address: Arc<str>,
     lanes: Vec<Lane>,
     next: Arc<AtomicUsize>,
 }
@@ -57,8 +59,12 @@ impl fmt::Debug for Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new(channels: Vec<Channel>) -> Self {
-        Self { lanes: channels.into_iter().map(Lane::new).collect(), next: Arc::default() }
+    pub(crate) fn new(address: &str, channels: Vec<Channel>) -> Self {
+        Self { address: address.into(), lanes: channels.into_iter().map(Lane::new).collect(), next: Arc::default() }
+    }
+
+    pub(crate) fn address(&self) -> &Arc<str> {
+        &self.address
     }
 
     /// Clones the connections with a token for their calls.
@@ -80,7 +86,7 @@ impl Lanes {
             })
         };
         let lanes = self.lanes.iter().map(|lane| Lane::new(with_field(lane))).collect();
-        Ok(Self { lanes, next: Arc::clone(&self.next) })
+        Ok(Self { address: Arc::clone(&self.address), lanes, next: Arc::clone(&self.next) })
     }
 
     /// Next server with a ready connection. If there is none, waits for the first.
@@ -100,7 +106,7 @@ impl Lanes {
         match timeout_at(until, select_ok(waits)).await {
             Ok(Ok((lane, _))) => Ok(lane),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Status::unavailable("no connection in time").with_reach(Reach::Untouched)),
+            Err(_) => Err(Status::unavailable("no server answered in time").with_reach(Reach::Untouched)),
         }
     }
 }

@@ -1,16 +1,28 @@
 package quire.client;
 
+import io.grpc.CallCredentials;
+import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ChannelCredentials;
+import io.grpc.ClientCall;
 import io.grpc.ConnectivityState;
 import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
+import quire.client.wire.BookStoreGrpc;
+import quire.client.wire.Bookstore.HelloReply;
+import quire.client.wire.Bookstore.HelloRequest;
 
 /**
  * A connection to each address, used in turn. gRPC calls one ready once the server has sent its
@@ -19,22 +31,30 @@ import java.util.concurrent.atomic.AtomicInteger;
 final class Connections implements AutoCloseable {
   private static final long KEEPALIVE_SECONDS = 10;
 
+  /** The time for the cause of a failure, which gRPC gives at once. */
+  private static final long WHY_SECONDS_MAX = 1;
+
   /** A value of 1 GiB, the largest that a server can be set to keep, with what is around it. */
   private static final int MESSAGE_BYTES_MAX = (1 << 30) + (1 << 20);
 
   /** A connection that has been silent for longer is given up when an attempt is over. */
   private static final long SILENT_MAX_NANOS = TimeUnit.SECONDS.toNanos(1);
 
+  /** Why a connection was not waited for any longer. */
+  static final Status LATE = Status.UNAVAILABLE.withDescription("no server answered in time");
+
+  private final String name;
   private final ManagedChannel[] channels;
   private final AtomicInteger turn = new AtomicInteger();
 
-  /** Shared by all who wait: completes with a ready connection, or null once none can be had. */
+  /** Shared by all who wait: a ready connection, or the status of one that failed if all have. */
   private CompletableFuture<Channel> connecting;
 
   private long connectingSince;
   private volatile boolean closed;
 
   Connections(List<Address> addresses, ChannelCredentials credentials) {
+    name = addresses.stream().map(Address::toString).collect(Collectors.joining(","));
     channels = addresses.stream().map(at -> open(at, credentials)).toArray(ManagedChannel[]::new);
   }
 
@@ -49,6 +69,11 @@ final class Connections implements AutoCloseable {
         .build();
   }
 
+  /** The addresses. */
+  String name() {
+    return name;
+  }
+
   /** The next connection that is ready; null if none is. Those that are idle begin to connect. */
   Channel next() {
     int from = channels.length == 1 ? 0 : turn.getAndIncrement();
@@ -61,7 +86,11 @@ final class Connections implements AutoCloseable {
     return null;
   }
 
-  /** As {@link #next}, but waits; null if no connection can be had, or not in time. */
+  /**
+   * As {@link #next}, but waits.
+   *
+   * @throws StatusRuntimeException if no connection can be had, or not in time; with the cause
+   */
   Channel await(long nanos) throws InterruptedException {
     if (Thread.interrupted()) {
       throw new InterruptedException();
@@ -74,9 +103,9 @@ final class Connections implements AutoCloseable {
       return connect().get(nanos, TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
       giveUp();
-      return null;
+      throw LATE.asRuntimeException();
     } catch (ExecutionException e) {
-      throw new AssertionError("no one completes it with an error", e);
+      throw Status.fromThrowable(e).asRuntimeException();
     }
   }
 
@@ -84,10 +113,13 @@ final class Connections implements AutoCloseable {
   CompletableFuture<Channel> awaitAsync(long nanos) {
     CompletableFuture<Channel> wait = connect().copy();
     return wait.orTimeout(nanos, TimeUnit.NANOSECONDS)
-        .exceptionally(
-            late -> {
-              giveUp();
-              return null;
+        .exceptionallyCompose(
+            wrong -> {
+              if (wrong instanceof TimeoutException) {
+                giveUp();
+                return CompletableFuture.failedFuture(LATE.asRuntimeException());
+              }
+              return CompletableFuture.failedFuture(wrong);
             });
   }
 
@@ -126,11 +158,40 @@ final class Connections implements AutoCloseable {
       case READY -> ready.complete(channel);
       case TRANSIENT_FAILURE, SHUTDOWN -> {
         if (hopes.decrementAndGet() == 0) {
-          ready.complete(null);
+          askWhy(channel, status -> ready.completeExceptionally(status.asRuntimeException()));
         }
       }
       default -> channel.notifyWhenStateChanged(state, () -> follow(channel, ready, hopes));
     }
+  }
+
+  /**
+   * Gives the status of a call on a channel that has failed, which gRPC ends at once. Nothing is
+   * sent, even if the server is back: the call has credentials that cannot be had.
+   */
+  private static void askWhy(ManagedChannel channel, Consumer<Status> then) {
+    CallCredentials none =
+        new CallCredentials() {
+          @Override
+          public void applyRequestMetadata(RequestInfo info, Executor on, MetadataApplier to) {
+            to.fail(LATE);
+          }
+        };
+    CallOptions options =
+        CallOptions.DEFAULT
+            .withCallCredentials(none)
+            .withDeadlineAfter(WHY_SECONDS_MAX, TimeUnit.SECONDS);
+    ClientCall<HelloRequest, HelloReply> call =
+        channel.newCall(BookStoreGrpc.getHelloMethod(), options);
+    call.start(
+        new ClientCall.Listener<>() {
+          @Override
+          public void onClose(Status status, Metadata trailers) {
+            boolean isLate = status.getCode() == Status.Code.DEADLINE_EXCEEDED;
+            then.accept(isLate ? LATE : status);
+          }
+        },
+        new Metadata());
   }
 
   /** Lets the next attempt have new connections in place of those on which no server speaks. */
