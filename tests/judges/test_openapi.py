@@ -171,6 +171,13 @@ def test_the_page_asks_a_path_with_a_query(chromium, explorer):
     assert "num_matching" in json.loads(press(chromium, search, "GET"))
 
 
+def test_the_page_asks_a_path_with_a_part(chromium, explorer):
+    tile = explorer("/log/tile/{tile}")
+    tile.find_element(By.TAG_NAME, "input").send_keys("9/000")
+    assert "no such tile" in press(chromium, tile, "GET")
+    assert "/log/tile/9/000" in tile.find_element(By.CLASS_NAME, "curl").text
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_page_fits_and_follows_the_colour_scheme(chromium, explorer, width):
     method = explorer("/bookstore.BookStore/Buy")
