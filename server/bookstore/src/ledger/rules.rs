@@ -313,7 +313,7 @@ impl<'f> Rules<'f> {
             price_cents: (draft.before.1.get(), draft.price.get()),
         };
         let puts = self.puts.into_values().map(|(before, after)| BookPut { before, after }).collect();
-        Changes { books: changed.map(change).collect(), puts, entries: self.entries.into(), repeats: self.repeats }
+        Changes { books: changed.map(change).collect(), puts, entries: self.entries, repeats: self.repeats }
     }
 }
 

@@ -187,8 +187,8 @@ pub(crate) struct Changes {
     pub books: Vec<BookChange>,
     /// By id; none of them is in `books`.
     pub puts: Vec<BookPut>,
-    /// Each book's in the order of numbers. Shared, so that another thread can hash them.
-    pub entries: Arc<Vec<Entry>>,
+    /// Each book's in the order of numbers.
+    pub entries: Vec<Entry>,
     /// An answer repeats the result of an earlier transaction, and must wait until that is as durable as this one.
     pub repeats: bool,
 }

@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io, mem,
+    io,
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     sync::{
@@ -144,11 +144,11 @@ pub(super) struct Head {
     seen: Box<[u8; SLOTS]>,
     /// The slot that fits the log and is on disk; the next write goes to the other one.
     kept: Kept,
-    /// The last write, until it is known to be committed.
-    written: Option<Written>,
+    /// The last write and its tree, until it is known to be committed.
+    written: Option<(Record, LogTree)>,
     /// True if the mark is not flushed.
     is_unsettled: bool,
-    helper: Option<Helper>,
+    flusher: Option<Flusher>,
 }
 
 #[derive(Clone, Copy)]
@@ -157,31 +157,6 @@ struct Kept {
     sequence: u64,
     /// Entries that it covers.
     size: u64,
-}
-
-/// A slot that was written, and its tree.
-struct Written {
-    record: Record,
-    slot: Box<[u8; SLOT]>,
-    tree: LogTree,
-}
-
-/// Where the next slot goes.
-#[derive(Clone, Copy)]
-struct Next {
-    id: LogId,
-    place: usize,
-    sequence: u64,
-}
-
-impl Next {
-    fn write(self, tree: LogTree, file: &File) -> io::Result<Written> {
-        let Self { id, place, sequence } = self;
-        let slot = slot_of(id, sequence, tree.frontier());
-        file.write_all_at(&slot[..], (place * SLOT) as u64)?;
-        let (size, root) = (tree.frontier().size(), tree.frontier().root());
-        Ok(Written { record: Record { id, sequence, size, root }, slot, tree })
-    }
 }
 
 impl Head {
@@ -216,7 +191,7 @@ impl Head {
         let seen = Box::new([0; SLOTS]);
         let file = Arc::new(file);
         let kept = Kept { place: 0, sequence: 0, size: 0 };
-        Ok(Self { file, identity, id, seen, kept, written: None, is_unsettled: false, helper: None })
+        Ok(Self { file, identity, id, seen, kept, written: None, is_unsettled: false, flusher: None })
     }
 
     pub(super) fn identity(&self) -> &FileIdentity {
@@ -265,48 +240,31 @@ impl Head {
         Ok(())
     }
 
-    /// Under the write lock: makes the next tree, writes it into the slot that is not kept, and begins to flush it. If that
-    /// `is_long`, a thread does it all beside the caller.
-    pub(super) fn write(&mut self, is_long: bool, make: impl FnOnce() -> LogTree + Send + 'static) -> io::Result<()> {
+    /// Under the write lock: writes the next tree into the slot that is not kept, and begins to flush it.
+    pub(super) fn write(&mut self, tree: LogTree) -> io::Result<()> {
         self.join()?;
-        self.written = None;
-        let next = self.next();
-        if is_long {
-            return self.helper()?.begin(Task::Write(next, Box::new(make)));
-        }
-        let written = next.write(make(), &self.file)?;
-        self.take(written);
-        self.helper()?.begin(Task::Flush)
+        self.put(tree)?;
+        self.flush()
     }
 
-    fn next(&self) -> Next {
-        Next { id: self.id, place: 1 - self.kept.place, sequence: self.kept.sequence + 1 }
-    }
-
-    fn take(&mut self, written: Written) {
-        let place = 1 - self.kept.place;
-        self.seen[place * SLOT..][..SLOT].copy_from_slice(&written.slot[..]);
-        self.written = Some(written);
-    }
-
-    /// Waits until the slot is written, if not flushed. Until then the caller holds the database's write lock, because
-    /// others write the slot under it.
-    pub(super) fn wait_written(&mut self) -> io::Result<()> {
-        if let Some(written) = self.helper.as_mut().map_or(Ok(None), Helper::wait_written)? {
-            self.take(written);
-        }
-        Ok(())
+    /// Writes a tree into the slot that is not kept.
+    fn put(&mut self, tree: LogTree) -> io::Result<()> {
+        let (place, sequence) = (1 - self.kept.place, self.kept.sequence + 1);
+        let (size, root) = (tree.frontier().size(), tree.frontier().root());
+        let slot = slot_of(self.id, sequence, tree.frontier());
+        self.seen[place * SLOT..][..SLOT].copy_from_slice(&slot[..]);
+        self.written = Some((Record { id: self.id, sequence, size, root }, tree));
+        self.file.write_all_at(&slot[..], (place * SLOT) as u64)
     }
 
     /// Waits until the slot is on disk.
     pub(super) fn join(&mut self) -> io::Result<()> {
-        self.wait_written()?;
-        self.helper.as_mut().map_or(Ok(()), Helper::wait_flushed)
+        self.flusher.as_mut().map_or(Ok(()), Flusher::join)
     }
 
     /// After the COMMIT and [`Self::join`]: keeps the written slot, marks it, and returns its tree.
     pub(super) fn committed(&mut self) -> io::Result<Option<LogTree>> {
-        let Some(Written { record, tree, .. }) = self.written.take() else { return Ok(None) };
+        let Some((record, tree)) = self.written.take() else { return Ok(None) };
         self.kept = Kept { place: 1 - self.kept.place, sequence: record.sequence, size: record.size };
         self.is_unsettled = true;
         self.file.write_all_at(&mark_of(&record), SLOTS as u64)?;
@@ -316,8 +274,7 @@ impl Head {
     /// Writes the tree of a log that is on disk into a slot, and waits until it and its mark are on disk.
     pub(super) fn write_now(&mut self, tree: &LogTree) -> io::Result<()> {
         self.join()?;
-        let written = self.next().write(tree.clone(), &self.file)?;
-        self.take(written);
+        self.put(tree.clone())?;
         self.file.sync_data()?;
         self.committed()?;
         self.is_unsettled = false;
@@ -329,16 +286,16 @@ impl Head {
         if !self.is_unsettled {
             return Ok(());
         }
-        self.join()?;
         self.is_unsettled = false;
-        self.helper()?.begin(Task::Flush)
+        self.flush()
     }
 
-    fn helper(&mut self) -> io::Result<&mut Helper> {
-        Ok(match &mut self.helper {
-            Some(helper) => helper,
-            none => none.insert(Helper::start(Arc::clone(&self.file))?),
-        })
+    fn flush(&mut self) -> io::Result<()> {
+        let flusher = match &mut self.flusher {
+            Some(flusher) => flusher,
+            none => none.insert(Flusher::start(Arc::clone(&self.file))?),
+        };
+        flusher.begin()
     }
 }
 
@@ -356,80 +313,43 @@ fn read_at_most(file: &File, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// The thread that hashes, writes and flushes while the ledger writes its rows and waits for its COMMIT.
-struct Helper {
-    tasks: SyncSender<Task>,
-    done: Receiver<Done>,
-    /// Results to come.
-    is_writing: bool,
-    is_flushing: bool,
+/// The thread that flushes the slots while the ledger writes its rows and waits for its COMMIT.
+struct Flusher {
+    begin: SyncSender<()>,
+    results: Receiver<io::Result<()>>,
+    is_busy: bool,
 }
 
-enum Task {
-    Flush,
-    /// And to flush it.
-    Write(Next, Box<dyn FnOnce() -> LogTree + Send>),
-}
-
-enum Done {
-    Written(Written),
-    /// Or a failure to write.
-    Flushed(io::Result<()>),
-}
-
-impl Helper {
+impl Flusher {
     fn start(file: Arc<File>) -> io::Result<Self> {
-        let (tasks, begun) = sync_channel::<Task>(1);
-        let (results, done) = sync_channel(2);
+        let (begin, begun) = sync_channel(1);
+        let (done, results) = sync_channel(1);
         let work = move || {
-            let carry_out = |task| {
-                if let Task::Write(next, make) = task {
-                    let written = next.write(make(), &file)?;
-                    results.send(Done::Written(written)).map_err(|_| gone())?;
-                }
-                file.sync_data()
-            };
-            for task in begun {
-                if results.send(Done::Flushed(carry_out(task))).is_err() {
+            for () in begun {
+                if done.send(file.sync_data()).is_err() {
                     break;
                 }
             }
         };
         thread::Builder::new().name("head".to_owned()).spawn(work)?;
-        Ok(Self { tasks, done, is_writing: false, is_flushing: false })
+        Ok(Self { begin, results, is_busy: false })
     }
 
-    /// Begins a task; no other is under way.
-    fn begin(&mut self, task: Task) -> io::Result<()> {
-        self.is_writing = matches!(task, Task::Write(..));
-        self.is_flushing = true;
-        self.tasks.send(task).map_err(|_| gone())
+    fn begin(&mut self) -> io::Result<()> {
+        self.join()?;
+        self.is_busy = true;
+        self.begin.send(()).map_err(|_| gone())
     }
 
-    fn wait_written(&mut self) -> io::Result<Option<Written>> {
-        if !mem::take(&mut self.is_writing) {
-            return Ok(None);
-        }
-        match self.done.recv().map_err(|_| gone())? {
-            Done::Written(written) => Ok(Some(written)),
-            Done::Flushed(failed) => {
-                self.is_flushing = false;
-                failed.map(|()| None)
-            }
-        }
-    }
-
-    fn wait_flushed(&mut self) -> io::Result<()> {
-        if !mem::take(&mut self.is_flushing) {
+    fn join(&mut self) -> io::Result<()> {
+        if !self.is_busy {
             return Ok(());
         }
-        match self.done.recv().map_err(|_| gone())? {
-            Done::Flushed(done) => done,
-            Done::Written(_) => Ok(()),
-        }
+        self.is_busy = false;
+        self.results.recv().map_err(|_| gone())?
     }
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the thread that writes the head has ended")
+    io::Error::other("the thread that flushes the head has ended")
 }

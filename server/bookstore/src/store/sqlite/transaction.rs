@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     mem,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -38,10 +38,6 @@ const FOREIGN_CHUNK: usize = 1 << 16;
 
 /// Books that a slice of a restock reads per book that it may raise.
 const LOOKED_AT_PER_RAISED: usize = 16;
-
-/// Entries of a batch from which on a thread hashes them while the ledger writes their rows; to wake it for fewer takes
-/// longer than to hash them.
-const BESIDE: usize = 32;
 
 /// A connection that makes transactions.
 pub(super) struct SqliteConnection<'a> {
@@ -203,7 +199,7 @@ fn facts_of(book: &Book) -> BookFacts {
     BookFacts { stock: book.stock(), price: book.price(), listed: book.is_listed() }
 }
 
-/// Writes the rows of a transaction; `None` if a book differs from what the ledger knows.
+/// Writes the rows of a transaction; `None` if a book differs from its copy in memory.
 fn write_rows(state: &mut State, writer: &Writer, changes: &Changes) -> rusqlite::Result<Option<(Slice, u64)>> {
     // One UPDATE per book, and many log rows per statement.
     let is_current =
@@ -294,17 +290,12 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             writer.rollback().map_err(before_commit)?;
             return self.connection.check_files().map_err(in_doubt);
         }
-        // Beside the rows and the COMMIT; nothing is acknowledged before both are on disk.
-        let (mut tree, entries) = (state.tree.clone(), Arc::clone(&changes.entries));
-        let make = move || {
-            tree.append_entries(&entries);
-            tree
-        };
-        headed.write(changes.entries.len() >= BESIDE, make).map_err(|error| head_before_commit(error.into()))?;
-        let rows = write_rows(state, writer, changes);
-        let is_headed = headed.wait_written();
-        let Some((slice, base)) = rows.map_err(before_commit)? else { return self.begin_anew() };
-        is_headed.map_err(|error| head_before_commit(error.into()))?;
+        // Before the rows, so that it is on its way to the disk meanwhile; nothing is acknowledged before both are there.
+        let mut tree = state.tree.clone();
+        tree.append_entries(&changes.entries);
+        headed.write(tree).map_err(|error| head_before_commit(error.into()))?;
+        let rows = write_rows(state, writer, changes).map_err(before_commit)?;
+        let Some((slice, base)) = rows else { return self.begin_anew() };
         let start = Instant::now();
         let committed = writer.commit();
         let flushed = headed.join();
@@ -327,7 +318,7 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             (state.tree, state.base) = (tree, base);
         }
         let Some(last) = changes.entries.last() else { return };
-        for entry in changes.entries.iter() {
+        for entry in &changes.entries {
             if let Some(key) = &entry.key {
                 state.keys.insert(key, entry.number);
             }
