@@ -83,6 +83,9 @@ fn each_damage_is_found_in_its_part() {
     assert!(parts == [Part::Keys] && said.contains("it lacks the keys of entries"), "{said}");
     let (parts, said) = wrong_after("UPDATE key_index SET hash = hash + 1 WHERE number = 12");
     assert!(parts == [Part::Keys] && said.contains("rows that are not in the log, for the numbers 12"), "{said}");
+    let huge = r#"UPDATE entry SET "before" = 0, "after" = 9223372036854775807 WHERE kind IN (1, 4)"#;
+    let (parts, said) = wrong_after(huge);
+    assert!(parts.contains(&Part::Stock) && said.contains("9223372036854775807 came"), "{said}");
 }
 
 #[test]

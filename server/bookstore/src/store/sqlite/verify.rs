@@ -227,7 +227,12 @@ impl Pass {
         let change = change_of(leaf.kind, before, after);
         if change != 0 {
             let stock = self.stock.entry(leaf.book).or_default();
-            if leaf.kind == code(EntryKind::Purchase) { stock.sold -= change } else { stock.other += change }
+            // Saturating: a damaged row may hold any number.
+            if leaf.kind == code(EntryKind::Purchase) {
+                stock.sold = stock.sold.saturating_sub(change);
+            } else {
+                stock.other = stock.other.saturating_add(change);
+            }
         }
         if let Some(hash) = self.index.hash(leaf)
             && self.index.has(hash, leaf.number)
@@ -317,8 +322,8 @@ impl Pass {
             let (id, stock): (i64, i64) = (row.get(0)?, row.get(1)?);
             let Stock { sold, other } = self.stock.remove(&id).unwrap_or_default();
             books += 1;
-            if stock != other - sold {
-                let by_log = other - sold;
+            let by_log = other.saturating_sub(sold);
+            if stock != by_log {
                 wrong.push(format!(
                     "book {id} has {stock} copies, and by the log {by_log} ({other} came and {sold} were sold)"
                 ));
@@ -326,7 +331,8 @@ impl Pass {
         }
         let left: BTreeMap<_, _> = self.stock.iter().filter(|(_, stock)| stock.other != stock.sold).collect();
         for (id, Stock { sold, other }) in left {
-            wrong.push(format!("book {id} is not in the catalogue, and by the log it has {} copies", other - sold));
+            let by_log = other.saturating_sub(*sold);
+            wrong.push(format!("book {id} is not in the catalogue, and by the log it has {by_log} copies"));
         }
         if !wrong.is_empty() {
             let message = format!(
