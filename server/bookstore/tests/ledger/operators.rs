@@ -413,6 +413,7 @@ fn jobs_beside_the_queue_are_limited_and_counted() {
     let other = shop.lock();
     let first = store.clone();
     let restock = shop.runtime.spawn(async move { first.restock(5000, operator()).await });
+    eventually(&shop, "the restock", || store.levels().purchases_queued == 1);
     let add = || {
         let store = store.clone();
         shop.runtime.spawn(async move { store.add_book(draft(Some(7)), operator()).await })
