@@ -113,12 +113,12 @@ impl Frontier {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::hash::leaf_hash;
 
     /// The leaves and the roots of the trees of 0 to 8 of them, from certificate-transparency's `merkle_tree_test.cc`.
-    const LEAVES: [&[u8]; 8] = [
+    pub(crate) const LEAVES: [&[u8]; 8] = [
         b"",
         b"\x00",
         b"\x10",

@@ -154,21 +154,9 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::{Frontier, leaf_hash};
+    use crate::{Frontier, frontier::tests::LEAVES, leaf_hash};
 
-    /// The leaves of certificate-transparency's `merkle_tree_test.cc`.
-    const LEAVES: [&[u8]; 8] = [
-        b"",
-        b"\x00",
-        b"\x10",
-        b"\x20\x21",
-        b"\x30\x31",
-        b"\x40\x41\x42\x43",
-        b"\x50\x51\x52\x53\x54\x55\x56\x57",
-        b"\x60\x61\x62\x63\x64\x65\x66\x67\x68\x69\x6a\x6b\x6c\x6d\x6e\x6f",
-    ];
-
-    /// Index, size and proof, from the same file.
+    /// Index, size and proof, from certificate-transparency's `merkle_tree_test.cc`.
     const INCLUSIONS: [(u64, u64, &[&str]); 5] = [
         (0, 1, &[]),
         (
