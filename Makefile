@@ -60,8 +60,7 @@ quire-release:
 test-postgres: ## the bookstore over PostgreSQL
 	@echo "$@ installs postgresql from Debian if it is missing"
 	$(need-postgres)
-	cargo test $(TESTED),bookstore/postgres --test ledger
-	cargo test $(TESTED),bookstore/postgres --lib postgres
+	cargo test -p bookstore -p server --no-default-features --features $(PARTS),bookstore/postgres --lib --test ledger
 
 test-engine: ## judges that others wrote for gRPC and Connect, on test services of the engine
 	@echo "$@ installs h2spec, grpc-go's interop, connectconformance, grpcurl and ghz into $(TOOLS), by Go"
