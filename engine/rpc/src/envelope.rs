@@ -23,7 +23,7 @@ use crate::server::ConnectionState;
 pub struct Peer {
     /// The address, if the transport has one.
     pub address: Option<SocketAddr>,
-    /// The process at the other end of a Unix socket, as the system knows it.
+    /// The process at the other end of a Unix socket, from the kernel.
     pub credentials: Option<PeerCredentials>,
     /// Client certificates verified by mutual TLS, the client's own first, in DER.
     pub certificates: Vec<Bytes>,

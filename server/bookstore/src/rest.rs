@@ -48,7 +48,7 @@ async fn entries(State(store): State<Bookstore>, Path(path): Path<String>) -> Re
     bytes(store.entry_bundle(tile).await)
 }
 
-/// What changes with the log.
+/// A text that changes as the log grows.
 fn text(made: Result<String, Fault>) -> Response {
     match made {
         Ok(text) => {

@@ -918,7 +918,7 @@ type ReceiptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// purchase_number of the reply to the purchase.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// The purchase's key, by a caller to whom it belongs.
+	// The purchase's idempotency key; the caller has the credential that bought.
 	IdempotencyKey []byte `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

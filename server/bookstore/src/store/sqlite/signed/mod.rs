@@ -1,8 +1,8 @@
 //! The tree over the log, for others to verify: signed checkpoints, tiles, entries and proofs of them, in the formats of
 //! <https://c2sp.org>.
 //!
-//! Nothing of this is on the way of a purchase. A checkpoint is of the size and root in the head's mark, which a
-//! transaction leaves there once it is on disk; nodes are computed from the rows when someone asks for them.
+//! A purchase does none of this work. A checkpoint signs the size and root in the head's mark, which a transaction
+//! leaves there once it is on disk; nodes are computed from the rows on request.
 
 mod key;
 mod nodes;
