@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Redirect, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use bookstore::BookId;
 use bytes::Bytes;
@@ -53,20 +53,26 @@ pub(crate) fn router(shop: &Shop) -> Router {
         .route("/shop/topic", get(browse::topic))
         .route("/shop/search", get(browse::search))
         .route("/shop/book", get(browse::book))
-        .route("/shop/buy", post(purchase::buy).get(async || Redirect::to("/")))
+        .route("/shop/buy", form(post(purchase::buy)).get(async || Redirect::to("/")))
         .route("/shop/receipt", get(purchase::receipt))
         .route("/shop/receipt/proof", get(purchase::proof))
         .route("/shop/purchases", get(purchase::purchases))
         .route("/shop/live", get(live))
-        .fallback(nothing_here)
-        .layer(middleware::from_fn_with_state(shop.clone(), admit));
+        .fallback(nothing_here);
+    let pages = if shop.auth().is_required() {
+        pages.layer(middleware::from_fn_with_state(shop.clone(), admit))
+    } else {
+        pages
+    };
     let open = Router::new()
-        .route("/shop/sign-in", get(sign_in_page).post(sign_in))
+        .route("/shop/sign-in", form(post(sign_in)).get(sign_in_page))
         .route(&format!("{FOLDER}{{file}}"), get(asset));
-    open.merge(pages)
-        .with_state(shop.clone())
-        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
-        .layer(middleware::map_response(guarded))
+    open.merge(pages).with_state(shop.clone()).layer(middleware::map_response(guarded))
+}
+
+/// Bounds the forms of a method; a page that reads none is spared the layer.
+fn form(method: MethodRouter<Shop>) -> MethodRouter<Shop> {
+    method.layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
 }
 
 /// Adds what every answer has.
@@ -77,11 +83,8 @@ pub(crate) async fn guarded(mut response: Response) -> Response {
     response
 }
 
-/// Admits callers where the server asks for credentials; a browser gets the form for a token.
+/// Admits callers by their credentials; a browser gets the form for a token.
 async fn admit(State(shop): State<Shop>, mut request: Request, next: Next) -> Response {
-    if !shop.auth().is_required() {
-        return next.run(request).await;
-    }
     let visit = Visit::of(&request);
     match shop.auth().admit(visit.token().as_deref(), &visit.peer) {
         Ok(admitted) => {
