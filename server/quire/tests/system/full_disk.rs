@@ -12,6 +12,7 @@ use crate::common::{
     http, poll,
     process::{Server, Start},
     store::{BOOKS, folder, keyed},
+    wait_for,
 };
 
 type Bought = Vec<(ItemNumberRequest, BuyBookReply)>;
@@ -81,8 +82,9 @@ async fn recovers(server: Server, make_room: impl FnOnce()) {
     bought.push((wish, reply.into_inner()));
     assert_eq!(http::get(server.address, "/healthz").status, 200);
     let failures = http::metric(server.address, "quire_ledger_failures_total");
-    let logged = server.log.text().matches("the store failed").count();
-    assert_eq!(u64::try_from(logged), Ok(failures), "an outage is logged once, however often the store is looked for");
+    let logged = || u64::try_from(server.log.text().matches("the store failed").count()).expect("a number");
+    wait_for("the failures in the log", || (logged() >= failures).then_some(()));
+    assert_eq!(logged(), failures, "an outage is logged once, however often the store is looked for");
     let audit = Audit::of(&server).await;
     assert!(bought.iter().all(|(_, reply)| reply.success));
     for (wish, reply) in &bought {

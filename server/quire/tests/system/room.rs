@@ -401,7 +401,9 @@ fn a_backup_is_made_and_its_age_is_shown() {
     assert!(file.body.contains("manifest.json") && file.body.contains("SHA256SUMS"));
     let again = post(&server, "/admin/backups", &form, "");
     assert!(again.status == 409 && again.body.contains("There is one backup"), "{}", again.head);
-    assert_eq!(server.log.text().matches("\"method\":\"backup\"").count(), 1);
+    let line = "\"method\":\"backup\"";
+    server.log.until(line);
+    assert_eq!(server.log.text().matches(line).count(), 1);
     wait_for("its age", || get(&server, "/admin/backups", "").body.contains("s old").then_some(()));
 }
 
