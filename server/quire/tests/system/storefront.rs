@@ -204,7 +204,9 @@ async fn each_refusal_has_its_page() {
         assert_eq!(outcome(&post(&server, "/shop/buy", &form(&server, 8), site)), (403, "forged"), "{site}");
     }
     assert_eq!(outcome(&post(&server, "/shop/buy", "book=8&key=x", "")), (400, "key"));
-    assert_eq!(post(&server, "/shop/buy", &"x".repeat(5000), "").status, 413);
+    for path in ["/shop/buy", "/shop/sign-in"] {
+        assert_eq!(post(&server, path, &"x".repeat(5000), "").status, 413, "{path}");
+    }
     for (path, kind) in [
         ("/shop/book?id=99", "no-book"),
         ("/shop/book?id=one", "no-book"),
