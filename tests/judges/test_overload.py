@@ -145,7 +145,7 @@ async def ask(server, free, seed, seen, end=math.inf):
 
 async def overload_of_tasks(server):
     free, scratch = [], Seen()
-    # Tasks differ by a factor of 256; a long one is looked for. The first of all takes long whatever it is.
+    # Tasks differ by a factor of 256; a long one is looked for. A server's first task takes long with any seed.
     await ask(server, free, 0, scratch)
     seed = max([(await ask(server, free, seed, scratch), seed) for seed in range(100)])[1]
 
