@@ -57,6 +57,7 @@ QUIRE_RELEASE = $(or $(QUIRE),target/release/quire)
 quire-release:
 	test -n "$(QUIRE)" || cargo build --release -p server
 
+# With the server's features, so that little is built that `make test` has not built.
 test-postgres: ## the bookstore over PostgreSQL
 	@echo "$@ installs postgresql from Debian if it is missing"
 	$(need-postgres)
