@@ -148,15 +148,19 @@ fn kilobytes(path: &str, name: &str) -> Option<usize> {
     value.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Updates the account at each interval with the process's memory; `is_short` is true while the account stays full.
-pub(crate) async fn watch_memory(account: Memory, is_short: watch::Sender<bool>) {
+/// Measures the process's memory at once, then at each interval while the future runs; `is_short` is true while the
+/// account stays full.
+pub(crate) fn watch_memory(account: Memory, is_short: watch::Sender<bool>) -> impl Future<Output = ()> + Send {
+    measure(&account);
+    watch(account, is_short)
+}
+
+async fn watch(account: Memory, is_short: watch::Sender<bool>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     let mut full = 0;
     loop {
         ticks.tick().await;
-        if let Some(resident) = resident() {
-            account.set_measured(resident);
-        }
+        measure(&account);
         full = if account.is_exhausted() { FULL_MEASUREMENTS.min(full + 1) } else { 0 };
         let was_short = is_short.send_replace(full == FULL_MEASUREMENTS);
         let (bytes, limit) = (account.total(), account.bytes_max());
@@ -165,6 +169,12 @@ pub(crate) async fn watch_memory(account: Memory, is_short: watch::Sender<bool>)
             (true, 0) => tracing::info!(bytes, limit, "memory is below limits.memory_bytes again: work is taken"),
             _ => {}
         }
+    }
+}
+
+fn measure(account: &Memory) {
+    if let Some(resident) = resident() {
+        account.set_measured(resident);
     }
 }
 
@@ -249,5 +259,13 @@ mod tests {
         check(first, &[("/sys/fs/cgroup/memory/docker/5f/memory.limit_in_bytes", "2000\n")], Some(2000));
         check(first, &[("/sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n")], Some(5000));
         check("", &[slice], None);
+    }
+    #[test]
+    fn memory_is_measured_before_the_first_interval() {
+        let account = Memory::new(1 << 30, 1 << 40);
+        let (is_short, _) = watch::channel(false);
+        let never_polled = watch_memory(account.clone(), is_short);
+        assert!(account.total() > 1 << 20);
+        drop(never_polled);
     }
 }
