@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bench::null::{Null, NullServer};
@@ -38,6 +39,16 @@ fn loads() -> [(&'static str, &'static [&'static str]); 3] {
         ("http", &["http", "http://ADDRESS/"]),
         ("tcp", &["tcp", "ADDRESS", "--line", "x", "--reply", "bytes:1000", "-m", "1"]),
     ]
+}
+
+/// Tries all loads at once: they mostly wait.
+fn each_load(check: impl Fn(&str, &[&str]) + Sync) {
+    thread::scope(|scope| {
+        for (speaks, load) in loads() {
+            let check = &check;
+            scope.spawn(move || check(speaks, load));
+        }
+    });
 }
 
 /// One run over two connections against a server with this delay: its report, rows and exit code.
@@ -89,28 +100,30 @@ fn reasons(run: &Value) -> String {
 
 #[test]
 fn a_slow_server_is_asked_for_no_longer_than_the_run_and_the_timeout() {
-    for (speaks, load) in loads() {
-        let (run, rows, code) = overloaded(speaks, load, Duration::from_millis(20), "500ms");
-        adds_up(&run);
-        assert_eq!(code, Some(3));
-        for reason in ["requests were due and never sent", "the rate was not reached"] {
-            assert!(reasons(&run).contains(reason), "{run}");
-        }
-        // Two connections for a second, an answer each in 20 ms or more.
-        let completed = count(&run["completed"]);
-        assert!((1..=2 * (50 + 1)).contains(&completed), "{completed} answers");
-        assert!((figure(&run["rate"]) * SECONDS - figure(&run["completed"])).abs() < 1e-6);
-        // One answer on each connection may lie on either end of the window.
-        let bytes = count(&run["received_bytes"]);
-        let (least, most) = (completed.saturating_sub(2) * 1000, (completed + 2) * (1000 + FRAMING_BYTES_MAX));
-        assert!((least..=most).contains(&bytes), "{bytes} bytes of {completed} answers");
-        shows_it_over_time(&run);
-        assert!(rows.starts_with("number,connection,scheduled_ns,sent_ns,"), "arrivals have no client");
-        assert_eq!(rows.lines().count() as u64, DUE + 1);
-        let unsent = rows.lines().filter(|row| row.ends_with(",not sent"));
-        assert_eq!(unsent.clone().count() as u64, count(&run["endings"]["not sent"]));
-        assert!(unsent.clone().all(|row| row.split(',').nth(3) == Some("")), "it has no time of sending");
+    each_load(asks_a_slow_server);
+}
+
+fn asks_a_slow_server(speaks: &str, load: &[&str]) {
+    let (run, rows, code) = overloaded(speaks, load, Duration::from_millis(20), "500ms");
+    adds_up(&run);
+    assert_eq!(code, Some(3));
+    for reason in ["requests were due and never sent", "the rate was not reached"] {
+        assert!(reasons(&run).contains(reason), "{run}");
     }
+    // Two connections for a second, an answer each in 20 ms or more.
+    let completed = count(&run["completed"]);
+    assert!((1..=2 * (50 + 1)).contains(&completed), "{completed} answers");
+    assert!((figure(&run["rate"]) * SECONDS - figure(&run["completed"])).abs() < 1e-6);
+    // One answer on each connection may lie on either end of the window.
+    let bytes = count(&run["received_bytes"]);
+    let (least, most) = (completed.saturating_sub(2) * 1000, (completed + 2) * (1000 + FRAMING_BYTES_MAX));
+    assert!((least..=most).contains(&bytes), "{bytes} bytes of {completed} answers");
+    shows_it_over_time(&run);
+    assert!(rows.starts_with("number,connection,scheduled_ns,sent_ns,"), "arrivals have no client");
+    assert_eq!(rows.lines().count() as u64, DUE + 1);
+    let unsent = rows.lines().filter(|row| row.ends_with(",not sent"));
+    assert_eq!(unsent.clone().count() as u64, count(&run["endings"]["not sent"]));
+    assert!(unsent.clone().all(|row| row.split(',').nth(3) == Some("")), "it has no time of sending");
 }
 
 #[test]
@@ -134,13 +147,13 @@ fn shows_it_over_time(run: &Value) {
 
 #[test]
 fn a_server_that_never_answers_leaves_no_request_unaccounted_for() {
-    for (speaks, load) in loads() {
+    each_load(|speaks, load| {
         let (run, _, code) = overloaded(speaks, load, Duration::from_hours(1), "500ms");
         adds_up(&run);
         assert_eq!((code, count(&run["completed"])), (Some(3), 0));
         assert!(reasons(&run).contains("every request failed"), "{run}");
         assert!(count(&run["endings"]["timeout"]) > 0, "{run}");
-    }
+    });
 }
 
 #[test]
