@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, path::Path, process::Command};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, config::DbConfig};
 
 use crate::common::{
     process::{Server, Start},
@@ -141,9 +141,25 @@ fn rows_that_the_log_lacks_are_named_and_their_loss_can_be_accepted() {
     );
     let mut server = Start::default().flag("--accept-loss=1").serve(folder.path());
     let said = server.log.until("to the books' stock");
-    assert!(said.contains("1 row is missing from the log: number 2. Put them back from a backup"), "{said}");
-    assert!(said.contains("book 12498 has 1000 copies and by the log 0"), "{said}");
+    assert!(said.contains("entries are missing from the log: their loss was accepted"), "{said}");
+    assert!(said.contains(r#""known_missing":1"#), "{said}");
+    assert!(said.contains("book 12498 has 1000 copies, and by the log 0"), "{said}");
     server.kill();
+}
+
+#[test]
+fn a_stock_that_another_program_set_without_an_entry_is_named_while_the_server_sells() {
+    let folder = folder();
+    Server::start(folder.path()).stop();
+    let file = Connection::open(database(folder.path())).expect("the file opens");
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).expect("triggers can be off");
+    file.execute_batch("UPDATE book SET stock = 7 WHERE id = 53477").expect("a stock can be set");
+    drop(file);
+    let server = Server::start(folder.path());
+    let said = server.log.until("compared the log with the head, the stock and the keys");
+    assert!(said.contains("book 53477 has 7 copies, and by the log 1000 (1000 came and 0 were sold)"), "{said}");
+    assert!(said.contains(r#""problems":1"#), "{said}");
+    server.stop();
 }
 
 #[test]

@@ -8,8 +8,8 @@ use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
 use super::{
     errors::{HeadFailure, OpenError},
     head::{Head, LogId, Record, Records, head_path},
-    inspect::impossible_numbers,
     loss::Loss,
+    numbers::impossible_numbers,
     tree::{BASE_EVERY, Gaps, LogTree, delete_bases, delete_meta, meta, set_meta},
     wal::rewrite_log,
 };

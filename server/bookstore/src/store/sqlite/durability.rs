@@ -19,14 +19,11 @@ use super::{
     super::interface::Broken,
     check::bring_up,
     errors::reason,
-    inspect::NUMBER_MAX,
+    numbers::NUMBER_MAX,
     state::{Shared, State},
-    wal::rewrite_log,
+    wal::{WAL_PAGES, rewrite_log},
     writer::Writer,
 };
-
-/// Pages in the WAL before a checkpoint: 16 MiB, so that a frequently changed page is copied back seldom.
-pub(crate) const WAL_PAGES: i64 = 4096;
 
 /// True if pages may be lost permanently: later fsyncs will not write them.
 pub(crate) fn lost_pages(error: &rusqlite::Error) -> bool {

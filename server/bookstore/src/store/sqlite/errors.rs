@@ -11,8 +11,8 @@ use rusqlite::{Error, ErrorCode};
 use super::{
     super::interface::{Broken, TransactionError},
     head::head_path,
-    inspect::NUMBER_MAX,
     loss::Loss,
+    numbers::NUMBER_MAX,
 };
 use crate::fault::{Fault, Unavailable};
 

@@ -1,14 +1,15 @@
 //! The bookstore's file: one `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on
 //! disk (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
+mod audit;
 mod check;
 mod copy;
 mod durability;
 mod errors;
 mod head;
-mod inspect;
 mod keys;
 mod loss;
+mod numbers;
 mod open;
 mod read;
 mod rows;

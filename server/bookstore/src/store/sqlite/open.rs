@@ -10,8 +10,13 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
-    check, durability::WAL_PAGES, errors::OpenError, head::Head, rows::insert_books, schema, tree::LogTree,
-    wal::rewrite_log,
+    check,
+    errors::OpenError,
+    head::Head,
+    rows::insert_books,
+    schema,
+    tree::LogTree,
+    wal::{WAL_PAGES, rewrite_log},
 };
 use crate::{domain::NewBook, sample, settings::Settings};
 

@@ -10,7 +10,7 @@ use std::{
 use commit::{FileIdentity, Moved};
 use tokio::sync::watch;
 
-use super::{head::Head, keys::Keys, tree::LogTree, writer::Writer};
+use super::{audit::Audit, head::Head, keys::Keys, tree::LogTree, writer::Writer};
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     metrics::Metrics,
@@ -71,6 +71,7 @@ pub(super) struct Shared {
     /// because `SQLite` discards the WAL after a successful one.
     pub(super) lost_pages: AtomicBool,
     pub(super) last_number: watch::Sender<i64>,
+    pub(super) audit: Audit,
     pub(super) metrics: Arc<Metrics>,
 }
 

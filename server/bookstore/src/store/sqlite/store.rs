@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::{
     super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, SignedLog, Store, Which},
+    audit::Audit,
     errors::OpenError,
     open::{Role, open},
     read::Readers,
@@ -56,14 +57,12 @@ impl SqliteStore {
         }
         let writer = Writer::new(opened.connection);
         writer.begin_read().map_err(failed)?;
-        for wrong in writer.inspect().map_err(failed)? {
-            tracing::error!(path = %path.display(), "{wrong}");
-        }
         let state = State::load(&writer, &shelf, &settings, tree).map_err(failed)?;
         drop(writer);
         let file = FileIdentity::of(path).map_err(|reason| unusable(reason.to_string()))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let signed = SignedTree::open(path, Arc::clone(&readers), &settings)?;
+        let audit = Audit::start(path, &settings)?;
         let shared = Shared {
             path: path.to_owned(),
             file,
@@ -76,6 +75,7 @@ impl SqliteStore {
             head: Mutex::new(head),
             turn: Mutex::default(),
             lost_pages: AtomicBool::new(false),
+            audit,
             metrics,
         };
         Ok(Self { shared, readers, signed })

@@ -19,8 +19,8 @@ use super::{
     durability::{self, Checkpoints},
     errors::{before_commit, head, head_before_commit, in_doubt, not_begun},
     head::Head,
-    inspect::NUMBER_MAX,
     keys::Slice,
+    numbers::NUMBER_MAX,
     state::{Shared, State},
     tree::{BASE_EVERY, LogTree},
     wal::log_path,
@@ -85,6 +85,8 @@ impl LedgerConnection for SqliteConnection<'_> {
         let mut settled = self.head();
         settled.settle().and_then(|()| settled.join()).map_err(|error| head(&error))?;
         drop(settled);
+        // Its snapshot would keep the WAL from being emptied.
+        self.shared.audit.stop();
         durability::empty_log(self.shared, &self.writer);
         Ok(())
     }

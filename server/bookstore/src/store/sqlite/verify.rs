@@ -1,5 +1,5 @@
-//! One pass over the log that compares it with its head, with the books' stock and with the index of keys; for
-//! `quire verify`.
+//! One pass over the log that compares it with its head, with the books' stock and with the index of keys; after each
+//! start, and for `quire verify`.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -8,7 +8,6 @@ use std::{
 };
 
 use rusqlite::Connection;
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 use siphasher::sip::SipHasher13;
 
@@ -18,7 +17,6 @@ use super::{
     copy::{CopyError, immutable, reader},
     errors::OpenError,
     head::Record,
-    inspect::{change_of, listed},
     keys::key_hash,
     loss::{Loss, in_words},
     tree::{LogTree, bases, each_row, meta},
@@ -43,6 +41,8 @@ pub struct Verified {
     pub last: i64,
     /// SHA-256 at the root of the tree over the log, in hexadecimal.
     pub root: String,
+    /// Numbers without an entry: their loss was accepted, or is older than the head.
+    pub known_missing: u64,
     /// Entries that the head covers; `None` for a store without one, such as a backup's.
     pub covered: Option<u64>,
     /// Entries that other programs made.
@@ -82,10 +82,18 @@ pub enum Part {
 
 /// Verifies a store that a server may have open. `progress` gets the number of the entry reached, and of the last.
 pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified, CopyError> {
-    let file = reader(path, &Settings::default())?;
+    Ok(verify_open(&reader(path, &Settings::default())?, path, progress)?)
+}
+
+/// The same, over a connection that another thread may interrupt.
+pub(super) fn verify_open(
+    file: &Connection,
+    path: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Verified, OpenError> {
     // Before the snapshot: what it says is committed is there.
     let head = read_head(path)?;
-    let failed = |reason| CopyError::Open(OpenError::from_sqlite(path, &reason));
+    let failed = |reason| OpenError::from_sqlite(path, &reason);
     let snapshot = file.unchecked_transaction().map_err(failed)?;
     let sought = sought(&snapshot, path, head)?;
     run(&snapshot, path, sought, progress).map_err(failed)
@@ -122,9 +130,10 @@ fn run(
     let books = pass.judge_stock(file, &mut problems)?;
     let keys = pass.judge_keys(file, &mut problems)?;
     let root = pass.tree.frontier().root().to_string();
+    let known_missing = pass.tree.gaps().count();
     let Pass { entries, other_programs, other_newest, .. } = pass;
     let other_newest = other_newest.into_iter().collect();
-    Ok(Verified { entries, last, root, covered, other_programs, other_newest, books, keys, problems })
+    Ok(Verified { entries, last, root, known_missing, covered, other_programs, other_newest, books, keys, problems })
 }
 
 /// A size at which the root is known.
@@ -140,6 +149,31 @@ struct Stock {
     sold: i64,
     /// Everything else: copies at the start, restocked, or set by other programs.
     other: i64,
+}
+
+/// Stocks in 24 bytes a book, so that the pass after a start takes little memory.
+struct Stocks {
+    /// Ids of the catalogue's books, ascending.
+    ids: Vec<i64>,
+    /// Their stocks, in the same order.
+    listed: Vec<Stock>,
+    /// Stocks of books that are not in the catalogue.
+    others: BTreeMap<i64, Stock>,
+}
+
+impl Stocks {
+    fn of_catalogue(file: &Connection) -> rusqlite::Result<Self> {
+        let mut query = file.prepare("SELECT id FROM book ORDER BY id")?;
+        let ids: Vec<i64> = query.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(Self { listed: vec![Stock::default(); ids.len()], ids, others: BTreeMap::new() })
+    }
+
+    fn of(&mut self, id: i64) -> &mut Stock {
+        match self.ids.binary_search(&id) {
+            Ok(place) => &mut self.listed[place],
+            Err(_) => self.others.entry(id).or_default(),
+        }
+    }
 }
 
 /// Position of a move of keys into the index.
@@ -189,7 +223,7 @@ struct Pass {
     next: usize,
     missing: Vec<RangeInclusive<i64>>,
     entries: u64,
-    stock: FxHashMap<i64, Stock>,
+    stocks: Stocks,
     index: Index,
     indexed: Sum,
     other_programs: u64,
@@ -211,7 +245,7 @@ impl Pass {
             next: 0,
             missing: Vec::new(),
             entries: 0,
-            stock: FxHashMap::default(),
+            stocks: Stocks::of_catalogue(file)?,
             index: Index::read(file)?,
             indexed: Sum::default(),
             other_programs: 0,
@@ -226,7 +260,7 @@ impl Pass {
         let (before, after) = (leaf.before.unwrap_or_default(), leaf.after.unwrap_or_default());
         let change = change_of(leaf.kind, before, after);
         if change != 0 {
-            let stock = self.stock.entry(leaf.book).or_default();
+            let stock = self.stocks.of(leaf.book);
             // Saturating: a damaged row may hold any number.
             if leaf.kind == code(EntryKind::Purchase) {
                 stock.sold = stock.sold.saturating_sub(change);
@@ -314,23 +348,20 @@ impl Pass {
     }
 
     /// Compares the books' stock with the log; returns the number of books.
-    fn judge_stock(&mut self, file: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<u64> {
-        let (mut books, mut wrong) = (0, Vec::new());
+    fn judge_stock(&self, file: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<u64> {
+        let mut wrong = Vec::new();
         let mut query = file.prepare("SELECT id, stock FROM book ORDER BY id")?;
-        let mut rows = query.query(())?;
-        while let Some(row) = rows.next()? {
+        let (mut rows, mut stocks) = (query.query(())?, self.stocks.listed.iter());
+        while let (Some(row), Some(Stock { sold, other })) = (rows.next()?, stocks.next()) {
             let (id, stock): (i64, i64) = (row.get(0)?, row.get(1)?);
-            let Stock { sold, other } = self.stock.remove(&id).unwrap_or_default();
-            books += 1;
-            let by_log = other.saturating_sub(sold);
-            if stock != by_log {
+            let by_log = other.saturating_sub(*sold);
+            if stock != by_log && wrong.len() <= NAMED {
                 wrong.push(format!(
                     "book {id} has {stock} copies, and by the log {by_log} ({other} came and {sold} were sold)"
                 ));
             }
         }
-        let left: BTreeMap<_, _> = self.stock.iter().filter(|(_, stock)| stock.other != stock.sold).collect();
-        for (id, Stock { sold, other }) in left {
+        for (id, Stock { sold, other }) in self.stocks.others.iter().filter(|(_, stock)| stock.other != stock.sold) {
             let by_log = other.saturating_sub(*sold);
             wrong.push(format!("book {id} is not in the catalogue, and by the log it has {by_log} copies"));
         }
@@ -343,7 +374,7 @@ impl Pass {
             );
             problems.push(Problem { part: Part::Stock, message });
         }
-        Ok(books)
+        Ok(self.stocks.ids.len() as u64)
     }
 
     /// Compares the index of keys with the log; returns the number of keys in it.
@@ -406,6 +437,16 @@ impl Pass {
         }
         Ok((absent, wrong))
     }
+}
+
+/// Change of a book's stock by an entry; the kinds left out are prices and texts.
+fn change_of(kind: i64, before: i64, after: i64) -> i64 {
+    if matches!(kind, 5 | 8) { 0 } else { after.saturating_sub(before) }
+}
+
+fn listed(all: &[String]) -> String {
+    let rest = if all.len() > NAMED { " and more" } else { "" };
+    format!("{}{rest}", all[..all.len().min(NAMED)].join(", "))
 }
 
 fn without_head(path: &Path, missing: &[RangeInclusive<i64>]) -> String {

@@ -6,6 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a frequently changed page is copied back seldom.
+pub(super) const WAL_PAGES: i64 = 4096;
+
 /// Bytes read and written at once.
 const CHUNK: usize = 1 << 20;
 

@@ -4,7 +4,6 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, config::DbConfig}
 
 use super::{
     super::interface::{BookChange, BookPut, code},
-    inspect::inspect,
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, entry, key},
 };
 use crate::domain::{Actor, BookId, Entry, IdempotencyKey, NewBook};
@@ -247,11 +246,6 @@ impl Writer {
     pub(crate) fn rewrite_database(&self) -> rusqlite::Result<()> {
         // A whole copy of the file may exceed memory.
         self.connection.execute_batch("PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY")
-    }
-
-    /// The log's problems, a sentence each.
-    pub(crate) fn inspect(&self) -> rusqlite::Result<Vec<String>> {
-        inspect(&self.connection)
     }
 }
 

@@ -1,0 +1,83 @@
+//! Verification of the whole file beside a server that has started.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, InterruptHandle};
+
+use super::{
+    errors::OpenError,
+    open::{Role, open},
+    verify::{Verified, verify_open},
+};
+use crate::settings::Settings;
+
+/// Pause between two attempts to interrupt: one that comes between two queries has no effect.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(1);
+
+/// A thread that compares all parts of the file once and logs what is wrong. Only the books determine what may be sold, so
+/// the server sells meanwhile.
+pub(super) struct Audit {
+    is_stopped: Arc<AtomicBool>,
+    interrupt: InterruptHandle,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Audit {
+    pub(super) fn start(path: &Path, settings: &Settings) -> Result<Self, OpenError> {
+        let file = open(path, Role::Reader, settings)?.connection;
+        let (interrupt, is_stopped) = (file.get_interrupt_handle(), Arc::new(AtomicBool::new(false)));
+        let (named, stopped) = (path.to_owned(), Arc::clone(&is_stopped));
+        let audit = move || audit(&file, &named, &stopped);
+        let failed = |reason: io::Error| OpenError::Other { path: path.to_owned(), reason: reason.to_string() };
+        let thread = thread::Builder::new().name("audit".to_owned()).spawn(audit).map_err(failed)?;
+        Ok(Self { is_stopped, interrupt, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Ends it and closes its connection, if it has not ended.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            self.interrupt.interrupt();
+            thread::sleep(INTERRUPT_EVERY);
+        }
+    }
+}
+
+fn audit(file: &Connection, path: &Path, is_stopped: &AtomicBool) {
+    let begun = Instant::now();
+    let verified = verify_open(file, path, &mut |_, _| {});
+    let path = tracing::field::display(path.display());
+    match verified {
+        Ok(verified) => {
+            let Verified { entries, known_missing, problems, .. } = verified;
+            if known_missing > 0 {
+                tracing::warn!(
+                    path,
+                    known_missing,
+                    "entries are missing from the log: their loss was accepted, or is older than its head. Put them back \
+                     from a backup, also while the server runs: sqlite3 bookstore.db \"ATTACH 'backup.db' AS b; \
+                     INSERT OR IGNORE INTO entry SELECT * FROM b.entry\". Until then a retry of a purchase among them may \
+                     be charged again"
+                );
+            }
+            for problem in &problems {
+                tracing::error!(path, "{}", problem.message);
+            }
+            let seconds = begun.elapsed().as_secs_f64();
+            let problems = problems.len();
+            tracing::info!(path, entries, problems, seconds, "compared the log with the head, the stock and the keys");
+        }
+        Err(_) if is_stopped.load(Relaxed) => {}
+        Err(error) => tracing::error!(%error, "the log was not compared with the head, the stock and the keys"),
+    }
+}
