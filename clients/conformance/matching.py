@@ -19,12 +19,13 @@ FORMS = {
     "version": r"[1-9][0-9]*",
     "ttl": r"[1-9][0-9]*",
     "count": r"[0-9]+",
-    # Words of the library's own, and anything at all.
+    # Words of the library's own, those of a port that refuses, and anything at all.
     "reason": r"[^\n]+",
+    "refusal": r"[^\n]*(?i:refused)[^\n]*",
     "agent": r"quire-client-[a-z]+/\d+\.\d+\.\d+( .*)?",
     "any": r"[\s\S]*",
 }
-FREE = {"us", "calls", "number", "bool", "count", "reason", "any"}
+FREE = {"us", "calls", "number", "bool", "count", "reason", "refusal", "any"}
 SHOWN_LINES = 12
 PLACE = re.compile(r"\$\{(\w+)\}")
 

@@ -63,9 +63,21 @@ func (c *Client) call(ctx context.Context, kind kind, method string, request, an
 		return judge(kind, err, trailer, true)
 	})
 	if fault != nil {
-		return fault
+		return c.named(fault)
 	}
 	return nil
+}
+
+// Names the addresses in a fault that comes from there.
+func (c *Client) named(fault *Error) *Error {
+	switch {
+	case fault.Kind != ErrUnreachable:
+	case fault.Sent:
+		fault.Message = c.addresses + " did not answer: " + fault.Message
+	default:
+		fault.Message = c.addresses + " cannot be reached: " + fault.Message
+	}
+	return fault
 }
 
 // Attempts until one succeeds, the time is over, or another attempt would not be right. A timeout of 0 is none. The attempt gets
@@ -150,7 +162,7 @@ func (c *Client) connected(ctx context.Context, now, end time.Time) *Error {
 			c.conn.ResetConnectBackoff()
 		}
 		if !c.conn.WaitForStateChange(ctx, state) {
-			return &Error{Kind: ErrUnreachable, Code: codes.Unavailable, Message: "no connection was ready in time"}
+			return &Error{Kind: ErrUnreachable, Code: codes.Unavailable, Message: "no server answered in time"}
 		}
 		hasTried = true
 	}
@@ -267,7 +279,7 @@ func stream[M any](
 			}
 		}
 		if fault != nil {
-			yield(nil, fault)
+			yield(nil, c.named(fault))
 		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,6 +210,9 @@ func TestNothingIsSentWithoutAConnection(t *testing.T) {
 	_, err := client.Buy(soon(t, 20*time.Second), 1)
 	if fault, ok := errors.AsType[*Error](err); !ok || fault.Kind != ErrUnreachable || fault.Sent || fault.Code != codes.Unavailable {
 		t.Fatalf("%v", err)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), address+" cannot be reached: ") {
+		t.Errorf("%v; it must have the address and the cause", err)
 	}
 	// The first attempt after that tries to connect anew.
 	listener, err := net.Listen("tcp", address)

@@ -41,8 +41,9 @@ var messageSizes = []grpc.CallOption{
 
 // Client holds the connections to a store. It is safe for concurrent use.
 type Client struct {
-	conn    *grpc.ClientConn
-	retries int
+	conn      *grpc.ClientConn
+	addresses string
+	retries   int
 	// What each call sends as metadata, in pairs.
 	credential []string
 }
@@ -116,7 +117,7 @@ func New(addresses string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, argument("%v", err)
 	}
-	return &Client{conn: conn, retries: o.retries, credential: credential}, nil
+	return &Client{conn: conn, addresses: addresses, retries: o.retries, credential: credential}, nil
 }
 
 // Close ends the connections, and the calls that wait.

@@ -1,12 +1,17 @@
 package quire
 
 import (
+	"cmp"
+	"crypto/tls"
+	"errors"
 	"sync/atomic"
 
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
 )
 
 // The name of the policy below in a service config.
@@ -81,10 +86,25 @@ func (r *roundRobin) changed(p *place, state balancer.SubConnState) {
 		waiting := base.NewErrPicker(balancer.ErrNoSubConnAvailable)
 		r.cc.UpdateState(balancer.State{ConnectivityState: connectivity.Connecting, Picker: waiting})
 	default:
-		failing := base.NewErrPicker(state.ConnectionError)
+		failing := base.NewErrPicker(unconnected{state.ConnectionError})
 		r.cc.UpdateState(balancer.State{ConnectivityState: connectivity.TransientFailure, Picker: failing})
 	}
 }
+
+// The cause of a failure to connect. It has a status, so that gRPC ends a call with it as it is, and not with its text alone.
+type unconnected struct{ cause error }
+
+func (u unconnected) Error() string {
+	if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](u.cause); ok {
+		return "the server's certificate is not trusted: " + untrusted.Err.Error()
+	}
+	// gRPC has put the error of the network or of TLS into one of its own.
+	return cmp.Or(errors.Unwrap(u.cause), u.cause).Error()
+}
+
+func (u unconnected) Unwrap() error { return u.cause }
+
+func (u unconnected) GRPCStatus() *status.Status { return status.New(codes.Unavailable, u.Error()) }
 
 func (r *roundRobin) ExitIdle() {
 	for _, p := range r.places {

@@ -26,7 +26,7 @@ type Error struct {
 	Kind error
 	// Code is the gRPC code; UNAVAILABLE if the connection broke or never was.
 	Code codes.Code
-	// Message is the server's, or says what went wrong on the way to it.
+	// Message is the server's, or has what went wrong on the way to it; of ErrUnreachable, the address and the cause.
 	Message string
 	// Sent is false if no attempt found a connection.
 	Sent bool

@@ -39,7 +39,7 @@ func (c *Client) Operator(token string) (*Operator, error) {
 	if credential == nil {
 		return nil, argument("the operator's token is empty")
 	}
-	return &Operator{client: Client{conn: c.conn, retries: c.retries, credential: credential}}, nil
+	return &Operator{client: Client{conn: c.conn, addresses: c.addresses, retries: c.retries, credential: credential}}, nil
 }
 
 // List returns every book in the order of ids.

@@ -421,9 +421,8 @@ class Session {
   int fault(const Fault& fault, json said) {
     std::string message = fault.what();
     const auto* unreachable = dynamic_cast<const Unreachable*>(&fault);
-    if (unreachable != nullptr) {
-      message = arguments_.address + (unreachable->was_sent() ? " did not answer: " + cause(fault.code())
-                                                              : " cannot be reached; is a server running there?");
+    if (unreachable != nullptr && unreachable->was_sent()) {
+      message = arguments_.address + " did not answer: " + cause(fault.code());
     }
     said.update({{"message", message},
                  {"outcome", unreachable != nullptr ? "UNREACHABLE" : "REFUSED"},

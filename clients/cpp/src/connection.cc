@@ -16,6 +16,8 @@ using Code = grpc::StatusCode;
 
 /// How often a wait for a connection looks for a stop, or at the next of several addresses.
 constexpr milliseconds kLook{10};
+/// The time for the cause of a failure, which gRPC gives at once.
+constexpr milliseconds kCauseMax{1000};
 
 gpr_timespec from_now(Clock::time_point end, Clock::time_point now) {
   auto left = std::chrono::duration_cast<std::chrono::microseconds>(end - now);
@@ -37,6 +39,26 @@ bool is_made_here(const std::string& message) {
   return message.starts_with("Received RST_STREAM") || message == "No message returned for unary request";
 }
 
+/// Why a channel does not connect, in gRPC's words. A call on it ends at once with them; the server gets it only if it
+/// is back meanwhile.
+std::string cause(Endpoint& endpoint, Clock::time_point end) {
+  grpc::ClientContext context;
+  const auto now = Clock::now();
+  context.set_deadline(from_now(std::min(end, now + kCauseMax), now));
+  bookstore::HelloReply reply;
+  const auto status = std::get<bookstore::BookStore::Stub>(endpoint.stubs).Hello(&context, {}, &reply);
+  auto words = status.error_code() == Code::UNAVAILABLE ? status.error_message() : std::string();
+  static constexpr std::string_view kBefore = "last error: ";
+  if (const auto at = words.rfind(kBefore); at != std::string::npos) {
+    words.erase(0, at + kBefore.size());
+  }
+  if (words.find("CERTIFICATE_VERIFY_FAILED") != std::string::npos ||
+      words.find("certificate verify failed") != std::string::npos) {
+    words.insert(0, "the server's certificate is not trusted: ");
+  }
+  return words;
+}
+
 void pause(Clock::duration time, const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any nothing;
@@ -55,7 +77,9 @@ void Failure::raise() const {
     case Verdict::kUnreachable:
       break;
   }
-  throw Unreachable(ended.code, ended.message, ended.was_sent);
+  throw Unreachable(ended.code,
+                    addresses + (ended.was_sent ? " did not answer: " : " cannot be reached: ") + ended.message,
+                    ended.was_sent);
 }
 
 Ended ended(const grpc::Status& status, const grpc::ClientContext& context) {
@@ -136,9 +160,19 @@ void Connection::see_what_has_closed() {
   idle_.AsyncNext(&tag, &is_ok, gpr_inf_past(GPR_CLOCK_MONOTONIC));
 }
 
-/// An endpoint on whose connection the server has spoken: gRPC calls it ready after the server's SETTINGS. Nothing if
+/// The addresses as text.
+std::string Connection::addresses() const {
+  std::string all;
+  for (const auto& address : options_.addresses) {
+    all += (all.empty() ? "" : ",") + address.host + ':' + std::to_string(address.port);
+  }
+  return all;
+}
+
+/// An endpoint on whose connection the server has spoken: gRPC calls it ready after the server's SETTINGS. The cause if
 /// every address fails, or the time is over.
-std::shared_ptr<Endpoint> Connection::ready(Kind kind, Clock::time_point end, const std::stop_token& stop) {
+std::variant<std::shared_ptr<Endpoint>, std::string> Connection::ready(Kind kind, Clock::time_point end,
+                                                                       const std::stop_token& stop) {
   if (kind != Kind::kRead) {
     see_what_has_closed();
   }
@@ -165,12 +199,18 @@ std::shared_ptr<Endpoint> Connection::ready(Kind kind, Clock::time_point end, co
     const auto look = count > 1 || stop.stop_possible() ? std::min(end, now + kLook) : end;
     waiting->channel->WaitForStateChange(state, from_now(look, now));
   }
+  std::string why;
   for (std::size_t i = 0; i < count; ++i) {
-    if (auto tried = endpoints_[i].load(); tried->channel->GetState(false) != GRPC_CHANNEL_READY) {
+    auto tried = endpoints_[i].load();
+    const auto state = tried->channel->GetState(/*try_to_connect=*/false);
+    if (why.empty() && state == GRPC_CHANNEL_TRANSIENT_FAILURE && !stop.stop_requested()) {
+      why = cause(*tried, end);
+    }
+    if (state != GRPC_CHANNEL_READY) {
       endpoints_[i].compare_exchange_strong(tried, open(options_.addresses[i]));
     }
   }
-  return nullptr;
+  return why.empty() ? "no server answered in time" : why;
 }
 
 std::optional<Failure> Connection::attempts(Kind kind, std::optional<milliseconds> timeout, const Call& call,
@@ -182,8 +222,11 @@ std::optional<Failure> Connection::attempts(Kind kind, std::optional<millisecond
   Course course(kind, timeout, options_.retries, Clock::now());
   while (true) {
     const auto bounds = course.attempt(Clock::now());
-    Ended last{.message = "no connection is ready"};
-    if (const auto endpoint = ready(kind, bounds.connected, stop)) {
+    const auto found = ready(kind, bounds.connected, stop);
+    Ended last;
+    if (const auto* why = std::get_if<std::string>(&found)) {
+      last.message = *why;
+    } else {
       auto context = std::make_unique<grpc::ClientContext>();
       if (bounds.end != Clock::time_point::max()) {
         context->set_deadline(from_now(bounds.end, Clock::now()));
@@ -196,7 +239,7 @@ std::optional<Failure> Connection::attempts(Kind kind, std::optional<millisecond
       }
       const std::stop_callback cancel(stop, [&to = *context] { to.TryCancel(); });
       ++calls_;
-      const auto status = attempt(*endpoint, context);
+      const auto status = attempt(*std::get<std::shared_ptr<Endpoint>>(found), context);
       --calls_;
       if (status.ok()) {
         return std::nullopt;
@@ -208,7 +251,7 @@ std::optional<Failure> Connection::attempts(Kind kind, std::optional<millisecond
       pause(*pause_now, stop);
     }
     if (!pause_now || stop.stop_requested()) {
-      return Failure{.verdict = course.verdict(), .ended = course.reason()};
+      return Failure{.verdict = course.verdict(), .ended = course.reason(), .addresses = addresses()};
     }
   }
 }

@@ -38,6 +38,8 @@ struct Endpoint {
 struct Failure {
   Verdict verdict = Verdict::kUnreachable;
   Ended ended;
+  /// Those that were tried, with commas between.
+  std::string addresses;
 
   [[noreturn]] void raise() const;
 };
@@ -55,8 +57,11 @@ template <class Part>
 class Parts {
  public:
   Parts(std::unique_ptr<grpc::ClientContext> context, std::unique_ptr<grpc::ClientReader<Part>> reader,
-        std::stop_token stop)
-      : context_(std::move(context)), reader_(std::move(reader)), stop_(std::move(stop), Cancel{context_.get()}) {}
+        std::stop_token stop, std::string addresses)
+      : context_(std::move(context)),
+        reader_(std::move(reader)),
+        stop_(std::move(stop), Cancel{context_.get()}),
+        addresses_(std::move(addresses)) {}
   ~Parts() {
     if (!is_finished_) {
       context_->TryCancel();
@@ -74,7 +79,7 @@ class Parts {
     if (const auto status = finish(); !status.ok()) {
       Course course(Kind::kRead, std::nullopt, 0, Clock::now());
       course.next(ended(status, *context_), Clock::now(), 1);
-      Failure{.verdict = course.verdict(), .ended = course.reason()}.raise();
+      Failure{.verdict = course.verdict(), .ended = course.reason(), .addresses = addresses_}.raise();
     }
     return false;
   }
@@ -96,6 +101,7 @@ class Parts {
   std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<grpc::ClientReader<Part>> reader_;
   std::stop_callback<Cancel> stop_;
+  std::string addresses_;
   bool is_finished_ = false;
 };
 
@@ -138,15 +144,15 @@ class Connection {
   std::unique_ptr<Parts<Part>> begin(const Call& call, Streamed<Stub, Request, Part> method, const Request& request,
                                      Part& first) {
     std::unique_ptr<Parts<Part>> parts;
-    auto failure = attempts(Kind::kRead, call.timeout, call,
-                            [&](Endpoint& endpoint, std::unique_ptr<grpc::ClientContext>& context) {
-                              auto reader = (std::get<Stub>(endpoint.stubs).*method)(context.get(), request);
-                              if (reader->Read(&first)) {
-                                parts = std::make_unique<Parts<Part>>(std::move(context), std::move(reader), call.stop);
-                                return grpc::Status();
-                              }
-                              return reader->Finish();
-                            });
+    auto failure = attempts(
+        Kind::kRead, call.timeout, call, [&](Endpoint& endpoint, std::unique_ptr<grpc::ClientContext>& context) {
+          auto reader = (std::get<Stub>(endpoint.stubs).*method)(context.get(), request);
+          if (reader->Read(&first)) {
+            parts = std::make_unique<Parts<Part>>(std::move(context), std::move(reader), call.stop, addresses());
+            return grpc::Status();
+          }
+          return reader->Finish();
+        });
     if (failure) {
       failure->raise();
     }
@@ -158,8 +164,10 @@ class Connection {
 
   std::optional<Failure> attempts(Kind kind, std::optional<milliseconds> timeout, const Call& call,
                                   const Attempt& attempt);
-  std::shared_ptr<Endpoint> ready(Kind kind, Clock::time_point end, const std::stop_token& stop);
+  std::variant<std::shared_ptr<Endpoint>, std::string> ready(Kind kind, Clock::time_point end,
+                                                             const std::stop_token& stop);
   std::shared_ptr<Endpoint> open(const Address& address) const;
+  std::string addresses() const;
   void see_what_has_closed();
 
   Options options_;

@@ -145,7 +145,7 @@ where
         let left = deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(now));
         match pause_before_next(&status, pause).filter(|pause| may_repeat && *pause < left) {
             Some(pause_now) => sleep(pause_now).await,
-            None => return Err(ended(plan.kind, verdict, &status, doubt.as_ref())),
+            None => return Err(ended(lanes.address(), plan.kind, verdict, &status, doubt.as_ref())),
         }
         pause = (pause * 2).min(PAUSE_MAX);
         now = Instant::now();
@@ -165,19 +165,19 @@ where
     ask_noting(lanes, terms, plan, &AtomicBool::new(false), call).await
 }
 
-fn ended(kind: Kind, verdict: Verdict, status: &Status, doubt: Option<&Status>) -> Error {
+fn ended(address: &str, kind: Kind, verdict: Verdict, status: &Status, doubt: Option<&Status>) -> Error {
     match (doubt, verdict) {
         (Some(doubt), _) => Error::OutcomeUnknown(Fault::new(doubt, true)),
-        (None, Verdict::NotSent) => Error::Unreachable(Fault::new(status, false)),
-        (None, Verdict::Lost) if kind == Kind::Read => Error::Unreachable(Fault::new(status, true)),
+        (None, Verdict::NotSent) => Error::Unreachable(Fault::unreachable(address, status, false)),
+        (None, Verdict::Lost) if kind == Kind::Read => Error::Unreachable(Fault::unreachable(address, status, true)),
         (None, Verdict::Lost) if !is_undone(status) => Error::OutcomeUnknown(Fault::new(status, true)),
         (None, Verdict::Lost | Verdict::Busy | Verdict::Refused) => Error::Refused(Fault::new(status, true)),
     }
 }
 
 /// Fault of a stream that broke after it had begun.
-pub(crate) fn broken(status: &Status) -> Error {
-    ended(Kind::Read, judge(status), status, None)
+pub(crate) fn broken(address: &str, status: &Status) -> Error {
+    ended(address, Kind::Read, judge(status), status, None)
 }
 
 /// Pause before the next attempt; the server's pushback, if any, takes precedence. None if it forbids another attempt.
@@ -234,8 +234,22 @@ mod tests {
         let refused = Status::unavailable("the store is closing: nothing was done, try again later");
         let kinds = [Reach::Answered, Reach::Unanswered].map(|reach| {
             let status = refused.clone().with_reach(reach);
-            matches!(ended(Kind::Keyed, judge(&status), &status, None), Error::Refused(_))
+            matches!(ended("books:1", Kind::Keyed, judge(&status), &status, None), Error::Refused(_))
         });
         assert_eq!(kinds, [true, false], "only an answer counts");
+    }
+
+    #[test]
+    fn an_unreachable_server_has_its_address_and_the_cause() {
+        let refused = Status::unavailable("cannot reach [::1]:1: Connection refused").with_reach(Reach::Untouched);
+        let late = Status::unavailable("no server answered in time").with_reach(Reach::Untouched);
+        for (status, wanted) in [
+            (refused, "a:1,[::1]:1 cannot be reached: Connection refused"),
+            (late, "a:1,[::1]:1 cannot be reached: no server answered in time"),
+            (Status::unavailable("a reset"), "a:1,[::1]:1 did not answer: a reset"),
+            (Status::unavailable(""), "a:1,[::1]:1 did not answer: UNAVAILABLE"),
+        ] {
+            assert_eq!(broken("a:1,[::1]:1", &status).to_string(), wanted);
+        }
     }
 }

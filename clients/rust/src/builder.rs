@@ -37,7 +37,7 @@ impl Client {
 
     /// A client over a channel that the caller has made, such as one within the process.
     pub fn over(channel: Channel) -> Self {
-        Self::new(Lanes::new(vec![channel]), TERMS)
+        Self::new(Lanes::new("the server", vec![channel]), TERMS)
     }
 
     /// Like [`Client::connect`], with further options.
@@ -106,7 +106,7 @@ impl Builder {
         let addresses = Address::parse_all(&self.addresses)?;
         let tls = if addresses.iter().any(|address| address.is_tls) { Some(self.tls()?) } else { None };
         let channels = addresses.iter().map(|address| self.channel(address, tls.as_ref().filter(|_| address.is_tls)));
-        let lanes = Lanes::new(channels.collect::<Result<_, _>>()?);
+        let lanes = Lanes::new(&self.addresses, channels.collect::<Result<_, _>>()?);
         let lanes = match &self.token {
             Some(token) => lanes.with_token(token)?,
             None => lanes,

@@ -14,8 +14,8 @@ pub enum Error {
     /// The server understood the call and refused it.
     #[error("the server refused: {0}")]
     Refused(Fault),
-    /// Nothing was done, or the call changes nothing.
-    #[error("no answer from the server: {0}")]
+    /// Nothing was done, or the call changes nothing. The message has the address and the cause.
+    #[error("{0}")]
     Unreachable(Fault),
     /// The server may have executed the call. Purchases never fail with it: theirs is
     /// [`Outcome::Unknown`](crate::Outcome::Unknown).
@@ -39,6 +39,20 @@ impl Fault {
     pub(crate) fn new(status: &Status, is_sent: bool) -> Self {
         let code = if is_sent { status.code() } else { Code::Unavailable };
         Self { code, message: status.message().to_owned(), is_sent }
+    }
+
+    /// A fault whose message has the address and the cause.
+    pub(crate) fn unreachable(address: &str, status: &Status, is_sent: bool) -> Self {
+        let fault = Self::new(status, is_sent);
+        let message = if is_sent {
+            format!("{address} did not answer: {fault}")
+        } else {
+            // The engine names the one of several addresses that it tried last.
+            let said = &fault.message;
+            let cause = said.strip_prefix("cannot reach ").and_then(|rest| rest.split_once(": "));
+            format!("{address} cannot be reached: {}", cause.map_or(said.as_str(), |(_, cause)| cause))
+        };
+        Self { message, ..fault }
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     vec,
 };
@@ -50,19 +51,19 @@ impl<T: Send + 'static> Items<T> {
         Self { stream: Box::pin(unfold(start, step)) }
     }
 
-    /// Messages of a stream, each converted by `read`.
-    pub(crate) fn of_stream<M>(messages: Streaming<M>, read: fn(M) -> T) -> Self
+    /// Messages of a stream from a server at `address`, each converted by `read`.
+    pub(crate) fn of_stream<M>(address: &Arc<str>, messages: Streaming<M>, read: fn(M) -> T) -> Self
     where
         M: quire_rpc::Decode + Send + 'static,
     {
-        let step = move |messages: Option<Streaming<M>>| async move {
-            let mut messages = messages?;
+        let step = move |state: Option<(Streaming<M>, Arc<str>)>| async move {
+            let (mut messages, address) = state?;
             match messages.message().await {
-                Ok(message) => Some((Ok(read(message?)), Some(messages))),
-                Err(status) => Some((Err(broken(&status)), None)),
+                Ok(message) => Some((Ok(read(message?)), Some((messages, address)))),
+                Err(status) => Some((Err(broken(&address, &status)), None)),
             }
         };
-        Self { stream: Box::pin(unfold(Some(messages), step)) }
+        Self { stream: Box::pin(unfold(Some((messages, Arc::clone(address))), step)) }
     }
 }
 

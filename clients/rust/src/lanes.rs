@@ -46,19 +46,25 @@ impl Lane {
 
 /// The servers, which are equivalent.
 pub(crate) struct Lanes {
-    lanes: Vec<Lane>,
+    /// The addresses, as they were given.
+    address: Arc<str>,
+    servers: Vec<Lane>,
     next: Arc<AtomicUsize>,
 }
 
 impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lanes({} servers)", self.lanes.len())
+        write!(f, "Lanes({} servers)", self.servers.len())
     }
 }
 
 impl Lanes {
-    pub(crate) fn new(channels: Vec<Channel>) -> Self {
-        Self { lanes: channels.into_iter().map(Lane::new).collect(), next: Arc::default() }
+    pub(crate) fn new(address: &str, channels: Vec<Channel>) -> Self {
+        Self { address: address.into(), servers: channels.into_iter().map(Lane::new).collect(), next: Arc::default() }
+    }
+
+    pub(crate) fn address(&self) -> &Arc<str> {
+        &self.address
     }
 
     /// Clones the connections with a token for their calls.
@@ -79,20 +85,20 @@ impl Lanes {
                 Ok(())
             })
         };
-        let lanes = self.lanes.iter().map(|lane| Lane::new(with_field(lane))).collect();
-        Ok(Self { lanes, next: Arc::clone(&self.next) })
+        let servers = self.servers.iter().map(|lane| Lane::new(with_field(lane))).collect();
+        Ok(Self { address: Arc::clone(&self.address), servers, next: Arc::clone(&self.next) })
     }
 
     /// Next server with a ready connection. If there is none, waits for the first.
     pub(crate) async fn ready(&self, until: Instant) -> Result<&Lane, Status> {
-        let count = self.lanes.len();
+        let count = self.servers.len();
         let first = if count > 1 { self.next.fetch_add(1, Ordering::Relaxed) % count } else { 0 };
-        let (after, before) = (&self.lanes[first..], &self.lanes[..first]);
+        let (after, before) = (&self.servers[first..], &self.servers[..first]);
         let mut turns = after.iter().chain(before);
         if let Some(lane) = turns.clone().find(|lane| lane.channel.is_ready()) {
-            if !self.lanes[first].channel.is_ready() {
+            if !self.servers[first].channel.is_ready() {
                 // It connects meanwhile, for a later call.
-                let _ = self.lanes[first].channel.ready().now_or_never();
+                let _ = self.servers[first].channel.ready().now_or_never();
             }
             return Ok(lane);
         }
@@ -100,7 +106,7 @@ impl Lanes {
         match timeout_at(until, select_ok(waits)).await {
             Ok(Ok((lane, _))) => Ok(lane),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Status::unavailable("no connection in time").with_reach(Reach::Untouched)),
+            Err(_) => Err(Status::unavailable("no server answered in time").with_reach(Reach::Untouched)),
         }
     }
 }

@@ -119,7 +119,7 @@ impl Operator {
     pub async fn sales(&self, request: SalesRequest) -> Result<Items<SalesReply>, Error> {
         let Client { lanes, terms, .. } = &self.client;
         let rows: Streaming<_> = ask(lanes, terms, READ, |lane, by| lane.admin.sales(within(request, by))).await?;
-        Ok(Items::of_stream(rows, |reply| reply))
+        Ok(Items::of_stream(lanes.address(), rows, |reply| reply))
     }
 
     /// Changes a book's price; none if there is no such book.
@@ -161,7 +161,7 @@ impl Operator {
         let Client { lanes, terms, .. } = &self.client;
         let entries: Streaming<_> =
             ask(lanes, terms, WATCH, |lane, by| lane.admin.tail_log(within(request, by))).await?;
-        Ok(Items::of_stream(entries, |entry| entry))
+        Ok(Items::of_stream(lanes.address(), entries, |entry| entry))
     }
 
     /// The open connections, at most `most` of them, those that moved most bytes first.
@@ -183,7 +183,7 @@ impl Operator {
         let Client { lanes, terms, .. } = &self.client;
         let pieces: Streaming<_> =
             ask(lanes, terms, WATCH, |lane, by| lane.operator.backup(within(BackupRequest {}, by))).await?;
-        Ok(Items::of_stream(pieces, |piece| piece))
+        Ok(Items::of_stream(lanes.address(), pieces, |piece| piece))
     }
 }
 

@@ -239,7 +239,7 @@ impl Client {
         let request = || WatchRequest { prefix: prefix.clone() };
         let events: Streaming<_> =
             ask(&self.lanes, &self.terms, WATCH, |lane, by| lane.range.watch(within(request(), by))).await?;
-        Ok(Items::of_stream(events, Event::from))
+        Ok(Items::of_stream(self.lanes.address(), events, Event::from))
     }
 }
 

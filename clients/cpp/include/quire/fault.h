@@ -25,7 +25,7 @@ class Refused : public Fault {
   using Fault::Fault;
 };
 
-/// Nothing was done, or what was asked changes nothing.
+/// Nothing was done, or what was asked changes nothing. what() has the address and the cause.
 class Unreachable : public Fault {
  public:
   Unreachable(grpc::StatusCode code, const std::string& message, bool was_sent)

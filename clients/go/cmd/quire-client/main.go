@@ -295,14 +295,14 @@ func (s *shop) failed(err error, said map[string]any) error {
 	if !ok {
 		return err
 	}
-	code, outcome, message := unreachable, "UNREACHABLE", s.address+" did not answer: "+fault.Message
+	code, outcome := unreachable, "UNREACHABLE"
 	if fault.Kind == quire.ErrRefused {
-		code, outcome, message = refused, "REFUSED", fault.Message
+		code, outcome = refused, "REFUSED"
 	} else if !fault.Sent {
-		message, fault.Code = s.address+" cannot be reached; is a server running there?", codes.Unavailable
+		fault.Code = codes.Unavailable
 	}
-	said["message"], said["outcome"], said["status"], said["success"] = message, outcome, quire.CodeName(fault.Code), false
-	return s.show(code, said, plain(message))
+	said["message"], said["outcome"], said["status"], said["success"] = fault.Message, outcome, quire.CodeName(fault.Code), false
+	return s.show(code, said, plain(fault.Message))
 }
 
 // Prints an answer: faults in text on standard error.

@@ -247,12 +247,12 @@ def _failure(error: grpc.RpcError) -> Failure:
 
 
 def _words(cause: grpc.RpcError | None) -> str:
-    """Name why no connection could be made, in gRPC's words, which for a certificate are OpenSSL's."""
+    """Name why no connection could be made, in gRPC's words."""
     said: Any = cause
     details = said.details() or "" if cause else ""
-    if "CERTIFICATE_VERIFY_FAILED" in details or "certificate verify failed" in details:
-        return f"the server's certificate is not trusted ({details.rpartition(': ')[2]})"
-    return details.rpartition("last error: ")[2] or "no server answered in time"
+    words = details.rpartition("last error: ")[2] or "no server answered in time"
+    is_untrusted = "CERTIFICATE_VERIFY_FAILED" in details or "certificate verify failed" in details
+    return f"the server's certificate is not trusted: {words}" if is_untrusted else words
 
 
 def of_kind(name: str, value: T, kind: type[T]) -> T:

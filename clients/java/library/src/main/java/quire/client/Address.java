@@ -18,4 +18,10 @@ record Address(String host, int port) {
     }
     return new Address(bare, port);
   }
+
+  /** As it is written. */
+  @Override
+  public String toString() {
+    return (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
+  }
 }

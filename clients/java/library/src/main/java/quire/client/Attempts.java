@@ -55,6 +55,7 @@ final class Attempts {
   private static final Set<Status.Code> OPEN =
       EnumSet.of(UNAVAILABLE, UNKNOWN, DEADLINE_EXCEEDED, CANCELLED);
 
+  private final String address;
   private final Kind kind;
   private final int retries;
   private final long share;
@@ -65,7 +66,8 @@ final class Attempts {
   /** How the last attempt ended that the server may have carried out. */
   private Status doubt;
 
-  Attempts(Kind kind, int retries, long timeout, long now) {
+  Attempts(String address, Kind kind, int retries, long timeout, long now) {
+    this.address = address;
     this.kind = kind;
     this.retries = retries;
     this.deadline = now + timeout;
@@ -113,7 +115,7 @@ final class Attempts {
       return new OutcomeUnknownException(doubt);
     }
     if (reach == Reach.NOT_SENT || isOpen) {
-      return new UnreachableException(status, reach != Reach.NOT_SENT);
+      return new UnreachableException(address, status, reach != Reach.NOT_SENT);
     }
     return new RefusedException(status);
   }

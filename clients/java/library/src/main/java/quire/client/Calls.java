@@ -25,9 +25,6 @@ import quire.client.Attempts.Reach;
  * @param timeout the caller's; null for that of the kind of call
  */
 record Calls(Connections connections, CallOptions options, Duration timeout, int retries) {
-  private static final Status NO_CONNECTION =
-      Status.UNAVAILABLE.withDescription("no connection was ready");
-
   private static final Status NO_ANSWER = Status.INTERNAL.withDescription("there was no answer");
 
   /**
@@ -47,17 +44,15 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
     Attempts attempts = attempts(call.kind);
     while (true) {
       Trace trace = new Trace();
-      Status status = NO_CONNECTION;
+      Status status = Connections.LATE;
       Metadata trailers = null;
       try {
         long now = System.nanoTime();
         long end = attempts.attemptEnd(now);
         Channel channel = connections.await(attempts.connectMax(now));
-        if (channel != null) {
-          CallOptions options = options(trace, end);
-          return call.read.apply(
-              ClientCalls.blockingUnaryCall(channel, call.method, options, call.request));
-        }
+        CallOptions options = options(trace, end);
+        return call.read.apply(
+            ClientCalls.blockingUnaryCall(channel, call.method, options, call.request));
       } catch (StatusRuntimeException e) {
         status = e.getStatus();
         trailers = e.getTrailers();
@@ -92,7 +87,7 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
 
   private Attempts attempts(Kind kind) {
     Duration time = timeout == null ? kind.timeout : timeout;
-    return new Attempts(kind, retries, time.toNanos(), System.nanoTime());
+    return new Attempts(connections.name(), kind, retries, time.toNanos(), System.nanoTime());
   }
 
   private CallOptions options(Trace trace, long end) {
@@ -155,19 +150,23 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
             long end = attempts.attemptEnd(now);
             Channel ready = connections.next();
             if (ready != null) {
-              send(ready, end);
+              send(ready, null, end);
             } else {
               waiting =
                   connections
                       .awaitAsync(attempts.connectMax(now))
-                      .thenAcceptAsync(channel -> orFail(() -> send(channel, end)));
+                      .handleAsync(
+                          (channel, wrong) -> {
+                            orFail(() -> send(channel, wrong, end));
+                            return null;
+                          });
             }
           });
     }
 
-    private void send(Channel channel, long end) {
-      if (channel == null) {
-        failed(NO_CONNECTION, null, Reach.NOT_SENT);
+    private void send(Channel channel, Throwable wrong, long end) {
+      if (wrong != null) {
+        failed(Status.fromThrowable(wrong), null, Reach.NOT_SENT);
         return;
       }
       if (isDone()) {
@@ -251,14 +250,15 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
         end = attempts.attemptEnd(System.nanoTime());
       }
       while (true) {
-        Status status = NO_CONNECTION;
+        Status status = Connections.LATE;
         Metadata trailers = null;
         try {
-          if (replies != null || open()) {
-            boolean more = replies.hasNext();
-            begun |= more;
-            return more;
+          if (replies == null) {
+            open();
           }
+          boolean more = replies.hasNext();
+          begun |= more;
+          return more;
         } catch (StatusRuntimeException e) {
           status = e.getStatus();
           trailers = e.getTrailers();
@@ -290,17 +290,13 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
       context.cancel(null);
     }
 
-    private boolean open() throws InterruptedException {
+    private void open() throws InterruptedException {
       trace = new Trace();
       Channel channel = connections.await(attempts.connectMax(System.nanoTime()));
-      if (channel == null) {
-        return false;
-      }
       CallOptions how =
           timeout == null ? options.withStreamTracerFactory(trace.factory()) : options(trace, end);
       context.run(
           () -> replies = ClientCalls.blockingServerStreamingCall(channel, method, how, request));
-      return true;
     }
   }
 }

@@ -1,16 +1,27 @@
 package quire.client;
 
+import io.grpc.CallCredentials;
+import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ChannelCredentials;
+import io.grpc.ClientCall;
 import io.grpc.ConnectivityState;
 import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
+import quire.client.wire.BookStoreGrpc;
+import quire.client.wire.Bookstore.HelloReply;
+import quire.client.wire.Bookstore.HelloRequest;
 
 /**
  * A connection to each address, used in turn. gRPC calls one ready once the server has sent its
@@ -25,16 +36,21 @@ final class Connections implements AutoCloseable {
   /** A connection that has been silent for longer is given up when an attempt is over. */
   private static final long SILENT_MAX_NANOS = TimeUnit.SECONDS.toNanos(1);
 
+  /** Why a connection was not waited for any longer. */
+  static final Status LATE = Status.UNAVAILABLE.withDescription("no server answered in time");
+
+  private final String name;
   private final ManagedChannel[] channels;
   private final AtomicInteger turn = new AtomicInteger();
 
-  /** Shared by all who wait: completes with a ready connection, or null once none can be had. */
+  /** Shared by all who wait: a ready connection, or the status of one that failed if all have. */
   private CompletableFuture<Channel> connecting;
 
   private long connectingSince;
   private volatile boolean closed;
 
   Connections(List<Address> addresses, ChannelCredentials credentials) {
+    name = addresses.stream().map(Address::toString).collect(Collectors.joining(","));
     channels = addresses.stream().map(at -> open(at, credentials)).toArray(ManagedChannel[]::new);
   }
 
@@ -49,6 +65,11 @@ final class Connections implements AutoCloseable {
         .build();
   }
 
+  /** The addresses. */
+  String name() {
+    return name;
+  }
+
   /** The next connection that is ready; null if none is. Those that are idle begin to connect. */
   Channel next() {
     int from = channels.length == 1 ? 0 : turn.getAndIncrement();
@@ -61,7 +82,11 @@ final class Connections implements AutoCloseable {
     return null;
   }
 
-  /** As {@link #next}, but waits; null if no connection can be had, or not in time. */
+  /**
+   * As {@link #next}, but waits.
+   *
+   * @throws StatusRuntimeException if no connection can be had, or not in time; with the cause
+   */
   Channel await(long nanos) throws InterruptedException {
     if (Thread.interrupted()) {
       throw new InterruptedException();
@@ -74,9 +99,9 @@ final class Connections implements AutoCloseable {
       return connect().get(nanos, TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
       giveUp();
-      return null;
+      throw LATE.asRuntimeException();
     } catch (ExecutionException e) {
-      throw new AssertionError("no one completes it with an error", e);
+      throw Status.fromThrowable(e).asRuntimeException();
     }
   }
 
@@ -84,10 +109,13 @@ final class Connections implements AutoCloseable {
   CompletableFuture<Channel> awaitAsync(long nanos) {
     CompletableFuture<Channel> wait = connect().copy();
     return wait.orTimeout(nanos, TimeUnit.NANOSECONDS)
-        .exceptionally(
-            late -> {
-              giveUp();
-              return null;
+        .exceptionallyCompose(
+            wrong -> {
+              if (wrong instanceof TimeoutException) {
+                giveUp();
+                return CompletableFuture.failedFuture(LATE.asRuntimeException());
+              }
+              return CompletableFuture.failedFuture(wrong);
             });
   }
 
@@ -126,11 +154,39 @@ final class Connections implements AutoCloseable {
       case READY -> ready.complete(channel);
       case TRANSIENT_FAILURE, SHUTDOWN -> {
         if (hopes.decrementAndGet() == 0) {
-          ready.complete(null);
+          fail(channel, ready);
         }
       }
       default -> channel.notifyWhenStateChanged(state, () -> follow(channel, ready, hopes));
     }
+  }
+
+  /**
+   * Fails with the cause of a channel's failure, the status with which gRPC ends a call on it at
+   * once. On a channel that is ready again the call's credentials keep it from being sent.
+   */
+  private static void fail(ManagedChannel channel, CompletableFuture<Channel> ready) {
+    CallCredentials none =
+        new CallCredentials() {
+          @Override
+          public void applyRequestMetadata(RequestInfo info, Executor on, MetadataApplier to) {
+            ready.complete(channel);
+            to.fail(Status.CANCELLED);
+          }
+        };
+    ClientCall<HelloRequest, HelloReply> call =
+        channel.newCall(
+            BookStoreGrpc.getHelloMethod(), CallOptions.DEFAULT.withCallCredentials(none));
+    call.start(
+        new ClientCall.Listener<>() {
+          @Override
+          public void onClose(Status status, Metadata trailers) {
+            // The status of a peer that does not speak HTTP/2 is INTERNAL.
+            Status why = Status.UNAVAILABLE.withDescription(status.getDescription());
+            ready.completeExceptionally(why.withCause(status.getCause()).asRuntimeException());
+          }
+        },
+        new Metadata());
   }
 
   /** Lets the next attempt have new connections in place of those on which no server speaks. */

@@ -7,6 +7,6 @@ public final class OutcomeUnknownException extends QuireException {
   private static final long serialVersionUID = 1;
 
   OutcomeUnknownException(Status status) {
-    super(status, "the server may have done it");
+    super(status, said(status, "the server may have done it"));
   }
 }

@@ -10,12 +10,14 @@ public abstract sealed class QuireException extends RuntimeException
 
   private final Status.Code code;
 
-  /** {@code words} are for a status that has none. */
-  QuireException(Status status, String words) {
-    super(
-        Optional.ofNullable(status.getDescription()).filter(it -> !it.isEmpty()).orElse(words),
-        status.getCause());
+  QuireException(Status status, String message) {
+    super(message, status.getCause());
     code = status.getCode();
+  }
+
+  /** What is said of a status; {@code words} if nothing is. */
+  static String said(Status status, String words) {
+    return Optional.ofNullable(status.getDescription()).filter(it -> !it.isEmpty()).orElse(words);
   }
 
   /** The code of gRPC. */

@@ -7,6 +7,6 @@ public final class RefusedException extends QuireException {
   private static final long serialVersionUID = 1;
 
   RefusedException(Status status) {
-    super(status, "");
+    super(status, said(status, ""));
   }
 }

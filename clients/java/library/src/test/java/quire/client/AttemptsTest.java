@@ -8,6 +8,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Metadata;
 import io.grpc.Status;
+import java.io.IOException;
+import java.net.ConnectException;
+import java.security.cert.CertificateException;
+import javax.net.ssl.SSLException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -16,10 +20,11 @@ import quire.client.Attempts.Kind;
 import quire.client.Attempts.Reach;
 
 class AttemptsTest {
+  private static final String ADDRESS = "books:10086";
   private static final int RETRIES = 3;
   private static final long TIMEOUT = SECONDS.toNanos(30);
 
-  private final Attempts purchase = new Attempts(Kind.KEYED, RETRIES, TIMEOUT, 0);
+  private final Attempts purchase = new Attempts(ADDRESS, Kind.KEYED, RETRIES, TIMEOUT, 0);
 
   @Test
   void pausesGrowToTwoSecondsAndVaryByAFifth() {
@@ -48,6 +53,29 @@ class AttemptsTest {
             UnreachableException.class,
             () -> purchase.pauseAfter(Status.UNAVAILABLE, null, Reach.NOT_SENT, 0));
     assertEquals(false, fault.connected());
+  }
+
+  @Test
+  void theUnreachableHasItsAddressAndTheFirstCause() {
+    Exception first = new ConnectException("Connection refused");
+    Exception cause = new IOException("io", first);
+    Status status = Status.UNAVAILABLE.withDescription("io exception").withCause(cause);
+    var fault = purchase.fault(status, Reach.NOT_SENT);
+    assertEquals("books:10086 cannot be reached: Connection refused", fault.getMessage());
+    assertEquals(cause, fault.getCause());
+    Attempts read = new Attempts(ADDRESS, Kind.READ, 0, TIMEOUT, 0);
+    assertEquals(
+        "books:10086 did not answer: io exception",
+        read.fault(status.withCause(null), Reach.SENT).getMessage());
+  }
+
+  @Test
+  void anUntrustedCertificateIsNamed() {
+    Exception untrusted = new CertificateException("PKIX", new IOException("no path"));
+    Status status = Status.UNAVAILABLE.withCause(new SSLException("handshake", untrusted));
+    assertEquals(
+        "books:10086 cannot be reached: the server's certificate is not trusted: no path",
+        purchase.fault(status, Reach.NOT_SENT).getMessage());
   }
 
   @ParameterizedTest
@@ -80,7 +108,7 @@ class AttemptsTest {
 
   @Test
   void withoutRetriesADoubtIsNotSentAgain() {
-    Attempts once = new Attempts(Kind.KEYED, 0, TIMEOUT, 0);
+    Attempts once = new Attempts(ADDRESS, Kind.KEYED, 0, TIMEOUT, 0);
     assertThrows(
         OutcomeUnknownException.class,
         () -> once.pauseAfter(Status.UNAVAILABLE, null, Reach.SENT, 0));
@@ -88,7 +116,7 @@ class AttemptsTest {
 
   @Test
   void aWriteThatWasSentIsNotSentAgain() {
-    Attempts write = new Attempts(Kind.WRITE, RETRIES, TIMEOUT, 0);
+    Attempts write = new Attempts(ADDRESS, Kind.WRITE, RETRIES, TIMEOUT, 0);
     write.pauseAfter(Status.RESOURCE_EXHAUSTED, null, Reach.ANSWERED, 0);
     assertThrows(
         OutcomeUnknownException.class,

@@ -292,13 +292,9 @@ public final class Main implements Callable<Integer> {
       return show(REFUSED, fault("REFUSED", code, said, more), plain(said));
     }
     boolean isSent = fault instanceof UnreachableException unreachable && unreachable.connected();
-    String text =
-        isSent
-            ? " did not answer: " + cause(code)
-            : " cannot be reached; is a server running there?";
+    String text = isSent ? address + " did not answer: " + cause(code) : fault.getMessage();
     Status.Code shown = isSent ? code : Status.Code.UNAVAILABLE;
-    return show(
-        UNREACHABLE, fault("UNREACHABLE", shown, address + text, more), plain(address + text));
+    return show(UNREACHABLE, fault("UNREACHABLE", shown, text, more), plain(text));
   }
 
   private static JsonObject fault(String outcome, Status.Code code, String text, Object... more) {
