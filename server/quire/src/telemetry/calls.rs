@@ -98,7 +98,6 @@ impl CallLog {
     }
 
     /// Logs a call, if it is wanted and there is room in this second.
-    #[cold]
     pub(crate) fn ended(&self, call: &CallReport<'_>, details: &CallDetails<'_>) {
         if !self.takes(call.code != Code::Ok, call.elapsed) {
             return;
