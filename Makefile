@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients dist test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients package dist dist-clients test-package test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -22,6 +22,8 @@ VENV := $(TOOLS)/venv/requirements.txt
 PROMETHEUS := $(TOOLS)/prometheus/usr/bin/prometheus
 # The clients of web pages, in one script.
 BROWSER := $(TOOLS)/browser/bundle.js
+
+CARGO_DEB := $(TOOLS)/cargo-deb-3.8.0/bin/cargo-deb
 
 # Installs Debian's packages if a program is missing: $(call need,PROGRAM,PACKAGES).
 need = command -v $(1) >/dev/null || tests/apt.sh $(2)
@@ -128,17 +130,43 @@ $(CLIENTS): client-%:
 docs: ## the pages of reference of the clients' libraries, into target/clients; a warning fails
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language docs || exit 1; done
 
-dist: ## what users of the clients install, with sums, into target/dist
+dist: package dist-clients ## what users of the server and the clients install, with sums, into target/dist
+
+# The sums of all archives in a folder: $(call sums,FOLDER).
+sums = cd $(1) && ls | grep -E '\.(crate|deb|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
+
+dist-clients:
 	mkdir -p target/dist && cd target/dist && rm -f *.crate *.jar *.pom *.tar.gz *.tgz *.whl
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language dist || exit 1; done
-	cd target/dist && ls | grep -E '\.(crate|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
+	$(call sums,target/dist)
+
+PACKAGE_PROFILE := dist
+PACKAGED = target/$(PACKAGE_PROFILE)
+package: ## the Debian package of quire and quire-bench, with its sum, into target/dist
+	@echo "$@ installs cargo-deb into $(TOOLS), by Cargo"
+	$(MAKE) --no-print-directory $(CARGO_DEB)
+	cargo build --profile $(PACKAGE_PROFILE) -p server
+	cargo build --profile $(PACKAGE_PROFILE) --bin quire-bench
+	cargo build $(TESTED) --example manual
+	rm -rf $(PACKAGED)/package $(PACKAGED)/*.deb && mkdir $(PACKAGED)/package
+	target/debug/examples/manual $(PACKAGED)/package
+	gzip -9n $(PACKAGED)/package/man/*.1
+	$(PACKAGED)/quire config template | sed 's|^#data = .*|data = "/var/lib/quire"|' >$(PACKAGED)/package/quire.toml
+	$(CARGO_DEB) --package server --no-build --profile $(PACKAGE_PROFILE) $(PACKAGE_FLAGS) --output $(PACKAGED)/
+	$(call sums,$(PACKAGED))
+
+# Of the programs that the judges' part has built.
+test-package: PACKAGE_PROFILE := release
+test-package: PACKAGE_FLAGS := --fast
+test-package: package ## install, start, upgrade, remove and purge the Debian package on this machine; needs root
+	deploy/test_package.sh $(PACKAGED)/quire_*.deb
 
 JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)
 test-clients: ## check, test and judge the clients; LANGUAGES=go takes one of them
 	@echo "$@ installs from Debian, if missing: cmake, gRPC C++, JDK 17, Maven, npm; and each language's packages by its own tool"
 	$(MAKE) --no-print-directory clients $(VENV) quire-release
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language check test || exit 1; done
-	$(MAKE) --no-print-directory dist
+	$(MAKE) --no-print-directory dist-clients
 	$(TOOLS)/venv/bin/python clients/conformance/install.py --quire $(QUIRE_RELEASE) $(LANGUAGES)
 	$(JUDGE_CLIENTS) $(LANGUAGES)
 
@@ -230,6 +258,10 @@ clean: ## remove everything that was built, the judges' tools included
 $(INSTALLED):
 	for judge in $(JUDGES); do GOBIN=$(CURDIR)/$(TOOLS)/bin go install $$judge || exit 1; done
 	touch $@
+
+# Without optimisation it builds in half the time.
+$(CARGO_DEB):
+	cargo install --quiet --locked --debug --version 3.8.0 --root $(TOOLS)/cargo-deb-3.8.0 cargo-deb
 
 $(PROMETHEUS):
 	apt-get update -qq
