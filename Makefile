@@ -130,7 +130,8 @@ $(CLIENTS): client-%:
 docs: ## the pages of reference of the clients' libraries, into target/clients; a warning fails
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language docs || exit 1; done
 
-dist: package dist-clients ## what users of the server and the clients install, with sums, into target/dist
+dist: package ## what users of the server and the clients install, with sums, into target/dist
+	$(MAKE) --no-print-directory dist-clients
 
 # The sums of all archives in a folder: $(call sums,FOLDER).
 sums = cd $(1) && ls | grep -E '\.(crate|deb|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
@@ -155,7 +156,7 @@ package: ## the Debian package of quire and quire-bench, with its sum, into targ
 	$(CARGO_DEB) --package server --no-build --profile $(PACKAGE_PROFILE) $(PACKAGE_FLAGS) --output $(PACKAGED)/
 	$(call sums,$(PACKAGED))
 
-# Of the programs that the judges' part has built.
+# Packages the programs that `make judges` has built.
 test-package: PACKAGE_PROFILE := release
 test-package: PACKAGE_FLAGS := --fast
 test-package: package ## install, start, upgrade, remove and purge the Debian package on this machine; needs root

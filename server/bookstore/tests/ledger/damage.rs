@@ -179,9 +179,12 @@ fn a_wal_that_was_cut_is_named_with_its_entries_and_stays_as_it_is() {
     );
     close(&store);
     goes_on(&shop, &Settings::default());
+    let known_missing = || store::verify(&shop.path(), &mut |_, _| {}).expect("it can be read").known_missing;
+    assert_eq!(known_missing(), lost);
     // From a backup, as docs/operate/failures.md has it.
     shop.other_program(&format!("INSERT INTO entry (number, time_ms, kind, book_id) VALUES ({first}, 0, 8, {BOOK})"));
     goes_on(&shop, &Settings::default());
+    assert_eq!(known_missing(), lost - 1);
 }
 
 #[test]

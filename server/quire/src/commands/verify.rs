@@ -82,8 +82,9 @@ struct Report {
 
 impl Report {
     fn print(&self, out: &mut impl io::Write) -> io::Result<()> {
-        let Verified { entries, last, covered, other_programs, other_newest, books, keys, problems, .. } =
-            &self.verified;
+        let Verified {
+            entries, last, known_missing, covered, other_programs, other_newest, books, keys, problems, ..
+        } = &self.verified;
         let file = self.file.display();
         writeln!(out, "{file}: {entries} log entries, {books} books, {keys} keys in the index")?;
         match covered {
@@ -96,6 +97,9 @@ impl Report {
             }
             Some(_) => writeln!(out, "the head covers all of them")?,
             None => writeln!(out, "the log has no head to compare it with")?,
+        }
+        if *known_missing > 0 {
+            writeln!(out, "numbers without an entry, as the store knows: {known_missing}")?;
         }
         if *other_programs > 0 {
             let newest: Vec<String> = other_newest.iter().map(|number| format!("number {number}")).collect();

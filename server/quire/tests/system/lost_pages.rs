@@ -23,7 +23,7 @@ use crate::common::{
     store::{database, folder_with, keyed},
 };
 
-/// Each kind of plan once.
+/// Each file and time of a failure once.
 const ROUNDS: u64 = 4;
 const BUYERS: u64 = 48;
 /// So many, with titles so long, that each purchase changes a page of its own, and some hundred commits fill the WAL up

@@ -42,14 +42,23 @@ impl Audit {
         Ok(Self { is_stopped, interrupt, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Ends it and closes its connection, if it has not ended.
-    pub(super) fn stop(&self) {
+    /// Stops the thread, whose connection is closed then; false if it had ended.
+    pub(super) fn stop(&self) -> bool {
         self.is_stopped.store(true, Relaxed);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_running = thread.as_ref().is_some_and(|thread| !thread.is_finished());
         while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             self.interrupt.interrupt();
             thread::sleep(INTERRUPT_EVERY);
         }
+        *thread = None;
+        was_running
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -64,8 +73,8 @@ fn audit(file: &Connection, path: &Path, is_stopped: &AtomicBool) {
                 tracing::warn!(
                     path,
                     known_missing,
-                    "entries are missing from the log: their loss was accepted, or is older than its head. Put them back \
-                     from a backup, also while the server runs: sqlite3 bookstore.db \"ATTACH 'backup.db' AS b; \
+                    "entries are missing from the log, as the store knows: their loss was accepted, or is older than its \
+                     head. Put them back from a backup, also while the server runs: sqlite3 bookstore.db \"ATTACH 'backup.db' AS b; \
                      INSERT OR IGNORE INTO entry SELECT * FROM b.entry\". Until then a retry of a purchase among them may \
                      be charged again"
                 );

@@ -31,6 +31,9 @@ pub(crate) fn lost_pages(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
 }
 
+/// Pages in the WAL at which the audit ends, whose snapshot keeps the WAL from restarting: 256 MiB.
+const AUDIT_PAGES_MAX: i64 = 16 * WAL_PAGES;
+
 /// Schedule of checkpoints.
 pub(super) struct Checkpoints {
     /// WAL length in pages at which the next is due.
@@ -60,7 +63,17 @@ impl Checkpoints {
                 tracing::warn!(reason = reason(&error), "the WAL was not copied back into the file");
                 Ok(())
             }
-            Ok(()) => Ok(()),
+            Ok(false) => {
+                self.due_at = pages + WAL_PAGES / 4;
+                if pages >= AUDIT_PAGES_MAX && shared.audit.stop() {
+                    tracing::warn!(
+                        pages,
+                        "stopped comparing the log with its head, because the WAL grew; run `quire verify`"
+                    );
+                }
+                Ok(())
+            }
+            Ok(true) => Ok(()),
         }
     }
 }

@@ -33,7 +33,7 @@ impl Gaps {
         self.0 = merged;
     }
 
-    fn contains(&self, number: i64) -> bool {
+    pub(super) fn contains(&self, number: i64) -> bool {
         let after = self.0.partition_point(|gap| *gap.start() <= number);
         after > 0 && self.0[after - 1].contains(&number)
     }

@@ -2,12 +2,12 @@
 //! start, and for `quire verify`.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
     path::Path,
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 use siphasher::sip::SipHasher13;
 
@@ -19,7 +19,7 @@ use super::{
     head::Record,
     keys::key_hash,
     loss::{Loss, in_words},
-    tree::{LogTree, bases, each_row, meta},
+    tree::{Gaps, LogTree, bases, each_row, meta},
 };
 use crate::{
     domain::{EntryKind, KeyOwner},
@@ -41,7 +41,7 @@ pub struct Verified {
     pub last: i64,
     /// SHA-256 at the root of the tree over the log, in hexadecimal.
     pub root: String,
-    /// Numbers without an entry: their loss was accepted, or is older than the head.
+    /// Numbers that the store knows to have no entry: their loss was accepted, or is older than the head.
     pub known_missing: u64,
     /// Entries that the head covers; `None` for a store without one, such as a backup's.
     pub covered: Option<u64>,
@@ -130,7 +130,7 @@ fn run(
     let books = pass.judge_stock(file, &mut problems)?;
     let keys = pass.judge_keys(file, &mut problems)?;
     let root = pass.tree.frontier().root().to_string();
-    let known_missing = pass.tree.gaps().count();
+    let known_missing = pass.known.count() - pass.put_back;
     let Pass { entries, other_programs, other_newest, .. } = pass;
     let other_newest = other_newest.into_iter().collect();
     Ok(Verified { entries, last, root, known_missing, covered, other_programs, other_newest, books, keys, problems })
@@ -192,15 +192,11 @@ impl Index {
         Ok(Self { hasher, up_to, moving: moving.zip(meta(file, "keys_moved_through")?) })
     }
 
-    /// The hash of an entry's key.
-    fn hash(&self, leaf: &Leaf<'_>) -> Option<i64> {
-        Some(key_hash(self.hasher, leaf.key?, KeyOwner::from_stored(leaf.key_owner)))
-    }
-
-    /// True if the key of an entry must be in the index.
-    fn has(&self, hash: i64, number: i64) -> bool {
+    /// The hash of an entry's key, if it must be in the index.
+    fn hash(&self, number: i64, key: Option<&[u8]>, owner: i64) -> Option<i64> {
+        let hash = key_hash(self.hasher, key?, KeyOwner::from_stored(owner));
         let is_moved = |(up_to, through): (i64, i64)| number <= up_to && hash <= through;
-        number <= self.up_to || self.moving.is_some_and(is_moved)
+        (number <= self.up_to || self.moving.is_some_and(is_moved)).then_some(hash)
     }
 }
 
@@ -222,6 +218,9 @@ struct Pass {
     points: Vec<Point>,
     next: usize,
     missing: Vec<RangeInclusive<i64>>,
+    /// Gaps that the file knows, and the entries in them, which an operator put back.
+    known: Gaps,
+    put_back: u64,
     entries: u64,
     stocks: Stocks,
     index: Index,
@@ -240,6 +239,8 @@ impl Pass {
         points.dedup();
         Ok(Self {
             tree: LogTree::at_base(file, 0)?,
+            known: Gaps::read(file)?,
+            put_back: 0,
             space: Vec::new(),
             points: points.into_iter().map(|(size, root)| Point { size, root, fits: false }).collect(),
             next: 0,
@@ -257,6 +258,7 @@ impl Pass {
         self.skip(leaf.number - 1);
         self.tree.append(leaf, &mut self.space);
         self.entries += 1;
+        self.put_back += u64::from(self.known.contains(leaf.number));
         let (before, after) = (leaf.before.unwrap_or_default(), leaf.after.unwrap_or_default());
         let change = change_of(leaf.kind, before, after);
         if change != 0 {
@@ -268,9 +270,7 @@ impl Pass {
                 stock.other = stock.other.saturating_add(change);
             }
         }
-        if let Some(hash) = self.index.hash(leaf)
-            && self.index.has(hash, leaf.number)
-        {
+        if let Some(hash) = self.index.hash(leaf.number, leaf.key, leaf.key_owner) {
             self.indexed.add(hash, leaf.number);
         }
         let kinds = [EntryKind::Price, EntryKind::Adjusted, EntryKind::Removed, EntryKind::Edited].map(code);
@@ -361,7 +361,9 @@ impl Pass {
                 ));
             }
         }
-        for (id, Stock { sold, other }) in self.stocks.others.iter().filter(|(_, stock)| stock.other != stock.sold) {
+        for (id, Stock { sold, other }) in
+            self.stocks.others.iter().filter(|(_, stock)| stock.other != stock.sold).take(NAMED + 1)
+        {
             let by_log = other.saturating_sub(*sold);
             wrong.push(format!("book {id} is not in the catalogue, and by the log it has {by_log} copies"));
         }
@@ -413,12 +415,11 @@ impl Pass {
 
     /// Numbers of entries that are not in the index, and of rows of the index that are not in the log; some of each.
     fn differences(&self, file: &Connection) -> rusqlite::Result<(Vec<i64>, Vec<i64>)> {
-        let (mut absent, mut in_log) = (Vec::new(), HashSet::new());
+        let (mut absent, mut wrong) = (Vec::new(), Vec::new());
         let mut there = file.prepare("SELECT count(*) FROM key_index WHERE hash = ?1 AND number = ?2")?;
         let mut failure = Ok(());
         each_row(file, (0, i64::MAX), |leaf| {
-            let Some(hash) = self.index.hash(leaf).filter(|hash| self.index.has(*hash, leaf.number)) else { return };
-            in_log.insert((hash, leaf.number));
+            let Some(hash) = self.index.hash(leaf.number, leaf.key, leaf.key_owner) else { return };
             match there.query_row((hash, leaf.number), |row| row.get::<_, i64>(0)) {
                 Ok(0) if absent.len() <= NAMED => absent.push(leaf.number),
                 Ok(_) => {}
@@ -426,13 +427,18 @@ impl Pass {
             }
         })?;
         failure?;
+        let mut entry = file.prepare("SELECT idempotency_key, key_owner FROM entry WHERE number = ?1")?;
         let mut query = file.prepare("SELECT hash, number FROM key_index ORDER BY number")?;
-        let rows = query.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let mut wrong = Vec::new();
-        for row in rows {
-            let row: (i64, i64) = row?;
-            if wrong.len() <= NAMED && !in_log.contains(&row) {
-                wrong.push(row.1);
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()?
+            && wrong.len() <= NAMED
+        {
+            let (hash, number): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let indexed = entry.query_row((number,), |row| {
+                Ok(self.index.hash(number, row.get_ref(0)?.as_blob_or_null()?, row.get(1)?))
+            });
+            if indexed.optional()?.flatten() != Some(hash) {
+                wrong.push(number);
             }
         }
         Ok((absent, wrong))

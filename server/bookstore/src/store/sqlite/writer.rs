@@ -1,5 +1,7 @@
 //! The ledger's writing connection: its statements, each prepared once.
 
+use std::time::Duration;
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension, config::DbConfig};
 
 use super::{
@@ -231,13 +233,17 @@ impl Writer {
         self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?.query_row((), |row| row.get(1))
     }
 
-    /// Copies the WAL back into the file, as far as readers allow, so that it restarts from its beginning.
-    pub(crate) fn checkpoint(&self) -> rusqlite::Result<()> {
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))
+    /// Copies the WAL back into the file, as far as readers allow; true if it is all there, so that the WAL restarts from
+    /// its beginning.
+    pub(crate) fn checkpoint(&self) -> rusqlite::Result<bool> {
+        let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+        self.connection.query_row(sql, (), |row| Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?))
     }
 
-    /// Copies the WAL back into the file and empties it; closing may then delete it.
+    /// Copies the WAL back into the file and empties it, unless other connections read it; closing may then delete it.
     pub(crate) fn empty_log(&self) -> rusqlite::Result<()> {
+        // Waiting for readers would keep other processes from writing.
+        self.connection.busy_timeout(Duration::ZERO)?;
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
         self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(drop)
     }
