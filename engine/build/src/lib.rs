@@ -5,6 +5,7 @@
 mod generate;
 mod names;
 
+use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -13,6 +14,7 @@ use generate::Generator;
 use names::Resolver;
 use prost_types::FileDescriptorSet;
 use protox::Compiler;
+use protox::prost::Message as _;
 
 /// Settings of the generator.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub struct Builder {
     server: bool,
     client: bool,
     bytes: Vec<String>,
+    out_dir: Option<PathBuf>,
     messages: prost_build::Config,
 }
 
@@ -28,7 +31,7 @@ impl Default for Builder {
     fn default() -> Self {
         let mut messages = prost_build::Config::new();
         messages.prost_path("::quire_rpc::prost").prost_types_path("::quire_rpc::prost_types");
-        Self { server: true, client: true, bytes: Vec::new(), messages }
+        Self { server: true, client: true, bytes: Vec::new(), out_dir: None, messages }
     }
 }
 
@@ -58,44 +61,72 @@ impl Builder {
         self
     }
 
-    /// Generates into `OUT_DIR` and makes cargo watch every file that was read. Each package becomes a file named after
-    /// it, for `quire_rpc::include_proto!`. Names of `protos` are looked up in `includes`. A build script may call it
-    /// more than once, for different packages.
+    /// Sets the folder for generated files, made if it is missing; `OUT_DIR` by default. Include the files of another
+    /// folder by their paths, not by `quire_rpc::include_proto!`.
+    pub fn out_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.out_dir = Some(folder.into());
+        self
+    }
+
+    /// Generates code and makes cargo watch every file that was read. Each package becomes a file named after it, for
+    /// `quire_rpc::include_proto!`. Names of `protos` are looked up in `includes`. A build script may call it more than
+    /// once, for different packages.
     pub fn compile(self, protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io::Result<()> {
-        let directory = env::var_os("OUT_DIR").map(PathBuf::from).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "OUT_DIR is not set: call this from a build script")
-        })?;
-        for file in self.compile_into(&directory, protos, includes)? {
+        for file in self.compile_files(protos, includes)? {
             println_for_cargo(&file);
         }
         Ok(())
     }
 
+    /// Like [`compile`](Self::compile), from a file with an encoded `google.protobuf.FileDescriptorSet`, as
+    /// `protoc --include_imports --descriptor_set_out=FILE`, `buf build -o FILE` and Bazel's `proto_library` write it. It
+    /// must hold what its files import.
+    pub fn compile_descriptors(self, set: impl AsRef<Path>) -> io::Result<()> {
+        let set = set.as_ref();
+        let named = |what: &dyn Display| io::Error::other(format!("{}: {what}", set.display()));
+        let encoded = fs::read(set).map_err(|error| io::Error::new(error.kind(), named(&error)))?;
+        let files = FileDescriptorSet::decode(&*encoded).map_err(|error| named(&error))?;
+        let has = |name: &String| files.file.iter().any(|file| file.name() == name);
+        let missing =
+            files.file.iter().find_map(|file| Some((file.name(), file.dependency.iter().find(|name| !has(name))?)));
+        if let Some((file, import)) = missing {
+            return Err(named(&format_args!(
+                "it lacks {import}, which {file} imports; have protoc write it with --include_imports"
+            )));
+        }
+        self.generate(&descriptors_name(&[set])?, &encoded, files)?;
+        println_for_cargo(set);
+        Ok(())
+    }
+
     /// Returns the files that were read.
-    fn compile_into(
-        self,
-        directory: &Path,
-        protos: &[impl AsRef<Path>],
-        includes: &[impl AsRef<Path>],
-    ) -> io::Result<Vec<PathBuf>> {
-        let descriptors = descriptors_name(protos)?;
+    fn compile_files(self, protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io::Result<Vec<PathBuf>> {
         let compiler = compiled(protos, includes).map_err(io::Error::other)?;
-        fs::write(directory.join(&descriptors), compiler.encode_file_descriptor_set())?;
-        let files = compiler.file_descriptor_set();
+        let encoded = compiler.encode_file_descriptor_set();
+        self.generate(&descriptors_name(protos)?, &encoded, compiler.file_descriptor_set())?;
+        let path = |name: &str| includes.iter().map(|it| it.as_ref().join(name)).find(|path| path.exists());
+        Ok(compiler.files().filter_map(|file| path(file.name())).collect())
+    }
+
+    /// Writes the code, and the set as a file of this name.
+    fn generate(self, descriptors: &str, encoded: &[u8], files: FileDescriptorSet) -> io::Result<()> {
         self.check_bytes(&files)?;
-        let Self { server, client, bytes, mut messages } = self;
+        let Self { server, client, bytes, out_dir, mut messages } = self;
+        let directory = out_dir.or_else(|| env::var_os("OUT_DIR").map(PathBuf::from)).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "OUT_DIR is not set: call this from a build script, or set out_dir")
+        })?;
         // Prost writes all its files there, that of `include_file` too.
         let written = directory.join(format!("{descriptors}.written"));
         fs::create_dir_all(&written)?;
+        fs::write(directory.join(descriptors), encoded)?;
+        let descriptors = descriptors.to_owned();
         messages.out_dir(&written).service_generator(Box::new(Generator { server, client, bytes, descriptors }));
         messages.compile_fds(files)?;
         for file in fs::read_dir(&written)? {
             let file = file?;
             fs::write(directory.join(file.file_name()), without_lints(&fs::read_to_string(file.path())?))?;
         }
-        fs::remove_dir_all(&written)?;
-        let path = |name: &str| includes.iter().map(|it| it.as_ref().join(name)).find(|path| path.exists());
-        Ok(compiler.files().filter_map(|file| path(file.name())).collect())
+        fs::remove_dir_all(&written)
     }
 
     /// Rejects a name given to [`bytes`](Self::bytes) that matches no method.
@@ -168,9 +199,6 @@ pub fn compile(protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io
 
 #[cfg(test)]
 mod tests {
-    use prost_types::FileDescriptorSet;
-    use protox::prost::Message as _;
-
     use super::*;
 
     /// A folder with these files, and one for the generated ones.
@@ -195,7 +223,7 @@ mod tests {
         let service = |package| format!("package {package}; message M {{}} service S {{ rpc Call(M) returns (M); }}");
         let (folder, out) = folder(&[("a/v1/s.proto", &service("a.v1")), ("b/v1/s.proto", &service("b.v1"))]);
         for (file, package) in [("a/v1/s.proto", "a.v1"), ("b/v1/s.proto", "b.v1")] {
-            Builder::default().compile_into(&out, &[file], &[folder.path()]).expect(file);
+            Builder::default().out_dir(&out).compile_files(&[file], &[folder.path()]).expect(file);
             assert!(read(out.join(format!("{package}.rs"))).contains("pub trait S"));
         }
         for package in ["a.v1", "b.v1"] {
@@ -205,6 +233,52 @@ mod tests {
             let set = FileDescriptorSet::decode(&*fs::read(out.join(name)).expect("descriptors")).expect("a set");
             assert_eq!(set.file[0].package(), package);
         }
+    }
+
+    #[test]
+    fn a_set_of_descriptors_makes_the_code_that_its_files_make() {
+        let (folder, out) = folder(&[
+            (
+                "a.proto",
+                "package a; import \"b.proto\"; import \"google/protobuf/any.proto\"; /* Of a. */ message A { b.B b = 1; google.protobuf.Any c = 2; } service S { rpc Call(A) returns (b.B); }",
+            ),
+            ("b.proto", "package b; message B {}"),
+        ]);
+        Builder::default().out_dir(&out).compile_files(&["a.proto"], &[folder.path()]).expect("code");
+        let mut compiler = Compiler::new([folder.path()]).expect("a compiler");
+        compiler.include_source_info(true).include_imports(true).open_file("a.proto").expect("a file");
+        let (set, again) = (folder.path().join("set.bin"), folder.path().join("made/again"));
+        fs::write(&set, compiler.encode_file_descriptor_set()).expect("a file");
+        Builder::default().out_dir(&again).compile_descriptors(&set).expect("code");
+        // The file of the descriptors is named after what was given.
+        let code = |folder: &Path| {
+            let code = read(folder.join("a.rs"));
+            let (_, rest) = code.split_once("include_bytes!(\"").expect("descriptors");
+            let (name, _) = rest.split_once('"').expect("a name");
+            assert_eq!(fs::read(folder.join(name)).expect("descriptors"), fs::read(&set).expect("a file"));
+            code.replace(name, "")
+        };
+        assert_eq!(code(&out), code(&again));
+        assert_eq!(read(out.join("b.rs")), read(again.join("b.rs")));
+    }
+
+    #[test]
+    fn a_set_without_its_imports_or_of_other_bytes_is_refused_by_name() {
+        let (folder, out) =
+            folder(&[("a.proto", "import \"b.proto\"; message A { B b = 1; }"), ("b.proto", "message B {}")]);
+        let set = folder.path().join("set.bin");
+        let refused = |bytes: &[u8]| {
+            fs::write(&set, bytes).expect("a file");
+            Builder::default().out_dir(&out).compile_descriptors(&set).expect_err("refused").to_string()
+        };
+        let mut compiler = Compiler::new([folder.path()]).expect("a compiler");
+        compiler.open_file("a.proto").expect("a file");
+        let said = refused(&compiler.encode_file_descriptor_set());
+        assert!(said.contains("set.bin: it lacks b.proto, which a.proto imports"), "{said}");
+        assert!(refused(b"no descriptors").contains("set.bin: "));
+        fs::remove_file(&set).expect("it is there");
+        let said = Builder::default().out_dir(&out).compile_descriptors(&set).expect_err("no file").to_string();
+        assert!(said.contains("set.bin: "), "{said}");
     }
 
     #[test]
@@ -219,7 +293,7 @@ mod tests {
         let builder = Builder::default().messages(|prost| {
             prost.include_file("all.rs");
         });
-        let watched = builder.compile_into(&out, &["a.proto"], &[folder.path()]).expect("code");
+        let watched = builder.out_dir(&out).compile_files(&["a.proto"], &[folder.path()]).expect("code");
         assert_eq!(watched, ["deep/b.proto", "a.proto"].map(|name| folder.path().join(name)));
         let all = read(out.join("all.rs"));
         assert!(all.contains("pub mod a {") && all.contains("include!(\"b.rs\")"), "{all}");
@@ -237,13 +311,15 @@ mod tests {
         ];
         let (folder, out) = folder(&files);
         for order in [["a.proto", "other.proto"], ["other.proto", "a.proto"]] {
-            Builder::default().compile_into(&out, &order, &[folder.path()]).expect("code");
+            Builder::default().out_dir(&out).compile_files(&order, &[folder.path()]).expect("code");
             assert!(read(out.join("x.ext.a.rs")).contains("super::super::super::config::core::C"));
         }
         fs::write(folder.path().join("a.proto"), "syntax = \"proto3\"; message A { config.core.C c = 1; }")
             .expect("a file");
-        let error =
-            Builder::default().compile_into(&out, &["other.proto", "a.proto"], &[folder.path()]).expect_err("no C");
+        let error = Builder::default()
+            .out_dir(&out)
+            .compile_files(&["other.proto", "a.proto"], &[folder.path()])
+            .expect_err("no C");
         assert!(error.to_string().contains("config.core.C"), "{error}");
     }
 
@@ -251,7 +327,7 @@ mod tests {
     fn methods_named_as_the_clients_own_functions_get_another_name() {
         let text = "message M {} service S { rpc New(M) returns (M); rpc Channel(M) returns (M); }";
         let (folder, out) = folder(&[("s.proto", text)]);
-        Builder::default().compile_into(&out, &["s.proto"], &[folder.path()]).expect("code");
+        Builder::default().out_dir(&out).compile_files(&["s.proto"], &[folder.path()]).expect("code");
         let code = read(out.join("_.rs"));
         assert!(code.contains("pub async fn new_(") && code.contains("pub async fn channel_("), "{code}");
     }
