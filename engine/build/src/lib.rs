@@ -79,8 +79,8 @@ impl Builder {
     }
 
     /// Like [`compile`](Self::compile), from a file with an encoded `google.protobuf.FileDescriptorSet`, as
-    /// `protoc --include_imports --descriptor_set_out=FILE`, `buf build -o FILE` and Bazel's `proto_library` write it. It
-    /// must hold what its files import.
+    /// `protoc --include_imports --descriptor_set_out=FILE` and `buf build -o FILE` write it. It must hold what its files
+    /// import; of Bazel, whose `proto_library` writes a set a target, concatenate the transitive ones.
     pub fn compile_descriptors(self, set: impl AsRef<Path>) -> io::Result<()> {
         let set = set.as_ref();
         let named = |what: &dyn Display| io::Error::other(format!("{}: {what}", set.display()));

@@ -260,6 +260,7 @@ mod tests {
         check(first, &[("/sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n")], Some(5000));
         check("", &[slice], None);
     }
+
     #[test]
     fn memory_is_measured_before_the_first_interval() {
         let account = Memory::new(1 << 30, 1 << 40);

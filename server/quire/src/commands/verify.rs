@@ -99,7 +99,7 @@ impl Report {
             None => writeln!(out, "the log has no head to compare it with")?,
         }
         if *known_missing > 0 {
-            writeln!(out, "numbers without an entry, as the store knows: {known_missing}")?;
+            writeln!(out, "numbers recorded as without an entry: {known_missing}")?;
         }
         if *other_programs > 0 {
             let newest: Vec<String> = other_newest.iter().map(|number| format!("number {number}")).collect();

@@ -16,8 +16,8 @@ use rusqlite::{
 
 use super::{
     super::{interface::code, sums::Sums},
-    check::{check_frozen, checked_snapshot, forget_head},
     errors::{OpenError, reason},
+    log::check::{check_frozen, checked_snapshot, forget_head},
     open::{Role, check, open},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
     schema,

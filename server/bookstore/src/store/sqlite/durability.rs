@@ -17,9 +17,8 @@ use rusqlite::ffi;
 
 use super::{
     super::interface::Broken,
-    check::bring_up,
     errors::reason,
-    numbers::NUMBER_MAX,
+    log::{check::bring_up, numbers::NUMBER_MAX},
     state::{Shared, State},
     wal::{WAL_PAGES, rewrite_log},
     writer::Writer,
@@ -31,18 +30,20 @@ pub(crate) fn lost_pages(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
 }
 
-/// Pages in the WAL at which the audit ends, whose snapshot keeps the WAL from restarting: 256 MiB.
+/// Bound of the WAL during an audit: 256 MiB.
 const AUDIT_PAGES_MAX: i64 = 16 * WAL_PAGES;
 
 /// Schedule of checkpoints.
 pub(super) struct Checkpoints {
     /// WAL length in pages at which the next is due.
-    due_at: i64,
+    pub(super) due_at: i64,
+    /// WAL length in pages at which the audit ends, whose snapshot keeps the WAL from restarting.
+    pub(super) audit_max: i64,
 }
 
 impl Checkpoints {
     pub(super) fn new() -> Self {
-        Self { due_at: WAL_PAGES }
+        Self { due_at: WAL_PAGES, audit_max: AUDIT_PAGES_MAX }
     }
 
     /// Checkpoints if the WAL is long enough; callers are already answered.
@@ -65,7 +66,7 @@ impl Checkpoints {
             }
             Ok(false) => {
                 self.due_at = pages + WAL_PAGES / 4;
-                if pages >= AUDIT_PAGES_MAX && shared.audit.stop() {
+                if pages >= self.audit_max && shared.audit.stop() {
                     tracing::warn!(
                         pages,
                         "stopped comparing the log with its head, because the WAL grew; run `quire verify`"

@@ -10,9 +10,7 @@ use rusqlite::{Error, ErrorCode};
 
 use super::{
     super::interface::{Broken, TransactionError},
-    head::head_path,
-    loss::Loss,
-    numbers::NUMBER_MAX,
+    log::{head::head_path, loss::Loss, numbers::NUMBER_MAX},
 };
 use crate::fault::{Fault, Unavailable};
 

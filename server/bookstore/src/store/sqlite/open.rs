@@ -10,12 +10,10 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
-    check,
     errors::OpenError,
-    head::Head,
+    log::{check, head::Head, tree::LogTree},
     rows::insert_books,
     schema,
-    tree::LogTree,
     wal::{WAL_PAGES, rewrite_log},
 };
 use crate::{domain::NewBook, sample, settings::Settings};

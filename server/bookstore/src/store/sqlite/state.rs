@@ -10,7 +10,11 @@ use std::{
 use commit::{FileIdentity, Moved};
 use tokio::sync::watch;
 
-use super::{audit::Audit, head::Head, keys::Keys, tree::LogTree, writer::Writer};
+use super::{
+    keys::Keys,
+    log::{audit::Audit, head::Head, tree::LogTree},
+    writer::Writer,
+};
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     metrics::Metrics,

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::{
     super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, SignedLog, Store, Which},
-    audit::Audit,
     errors::OpenError,
+    log::audit::Audit,
     open::{Role, open},
     read::Readers,
     signed::SignedTree,
@@ -127,5 +127,30 @@ impl Store for SqliteStore {
 
     fn books(&self, which: Which, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
         Box::pin(self.readers.books(which, after, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::durability::Checkpoints, *};
+
+    #[test]
+    fn an_audit_ends_when_the_wal_has_grown_to_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let mut store = SqliteStore::open(&path, Settings::default(), Arc::default(), Arc::default()).unwrap();
+        store.shared.audit = Audit::endless(&path);
+        let shared = &store.shared;
+        let writer = Writer::new(open(&path, Role::Tool, &shared.settings).unwrap().connection);
+        writer.file().execute("UPDATE book SET price_cents = price_cents + 1", ()).unwrap();
+        let pages = writer.log_pages().unwrap();
+        let mut checkpoints = Checkpoints { due_at: 1, audit_max: pages + 1 };
+        checkpoints.make_if_due(shared, &writer).unwrap();
+        assert!(checkpoints.due_at > pages, "not again with each batch");
+        assert!(!writer.checkpoint().unwrap(), "the audit reads the file as it was");
+        checkpoints = Checkpoints { due_at: 1, audit_max: pages };
+        checkpoints.make_if_due(shared, &writer).unwrap();
+        assert!(!shared.audit.stop(), "it has ended");
+        assert!(writer.checkpoint().unwrap(), "nothing reads the file as it was");
     }
 }

@@ -12,7 +12,7 @@ use tlog::{KEY_BYTES, NoteError, Signer, sha256};
 
 use super::super::{
     errors::OpenError,
-    head::{LogId, beside},
+    log::head::{LogId, beside},
 };
 
 /// Begin of the file's one line, before the secret in hexadecimal digits.

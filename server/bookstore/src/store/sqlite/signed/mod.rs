@@ -28,11 +28,13 @@ use self::{
 };
 use super::{
     super::interface::{ReadFuture, SignedLog},
-    check::log_id,
     errors::OpenError,
-    head::{LogId, Record, Records, beside, head_path},
+    log::{
+        check::log_id,
+        head::{LogId, Record, Records, beside, head_path},
+        tree::{Gaps, each_leaf},
+    },
     read::Readers,
-    tree::{Gaps, each_leaf},
 };
 use crate::{
     fault::{Fault, Unavailable},

@@ -21,7 +21,7 @@ use std::{
 
 use tlog::{Hash, Node, node_hash, sha256};
 
-use super::super::head::LogId;
+use super::super::log::head::LogId;
 
 /// Height of the nodes that are roots of units.
 pub(super) const HEIGHT: u32 = 8;

@@ -5,19 +5,19 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, Row, types::Type};
 use tlog::{Frontier, Hash};
 
-use super::super::leaf::{Leaf, MISSING, missing};
+use super::super::super::leaf::{Leaf, MISSING, missing};
 use crate::domain::Entry;
 
 /// Entries between two bases, which bound the entries that a start reads.
-pub(super) const BASE_EVERY: u64 = 1 << 16;
+pub(crate) const BASE_EVERY: u64 = 1 << 16;
 
 /// Numbers of the log that are known to have no entry. Their leaves stay [`missing`] even if rows are put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Gaps(Vec<RangeInclusive<i64>>);
+pub(crate) struct Gaps(Vec<RangeInclusive<i64>>);
 
 impl Gaps {
     /// Adds numbers; ranges that meet become one.
-    pub(super) fn add(&mut self, numbers: RangeInclusive<i64>) {
+    pub(crate) fn add(&mut self, numbers: RangeInclusive<i64>) {
         if numbers.is_empty() {
             return;
         }
@@ -33,13 +33,13 @@ impl Gaps {
         self.0 = merged;
     }
 
-    pub(super) fn contains(&self, number: i64) -> bool {
+    pub(crate) fn contains(&self, number: i64) -> bool {
         let after = self.0.partition_point(|gap| *gap.start() <= number);
         after > 0 && self.0[after - 1].contains(&number)
     }
 
     /// The parts of `numbers` that are not known to have no entry.
-    pub(super) fn without(&self, numbers: &RangeInclusive<i64>) -> Vec<RangeInclusive<i64>> {
+    pub(crate) fn without(&self, numbers: &RangeInclusive<i64>) -> Vec<RangeInclusive<i64>> {
         let (mut from, mut rest) = (*numbers.start(), Vec::new());
         for gap in self.0.iter().filter(|gap| gap.end() >= numbers.start() && gap.start() <= numbers.end()) {
             rest.push(from..=*gap.start() - 1);
@@ -51,13 +51,13 @@ impl Gaps {
     }
 
     /// Writes them in the open transaction, as `3-3 10-12`.
-    pub(super) fn write(&self, file: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write(&self, file: &Connection) -> rusqlite::Result<()> {
         let gaps = self.0.iter().map(|gap| format!("{}-{}", gap.start(), gap.end()));
         set_meta(file, META_GAPS, &gaps.collect::<Vec<_>>().join(" "))
     }
 
     /// Reads those of the file.
-    pub(super) fn read(file: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn read(file: &Connection) -> rusqlite::Result<Self> {
         let text: Option<String> = meta(file, META_GAPS)?;
         let gaps =
             text.map(|text| Self::from_text(&text).ok_or(rusqlite::Error::InvalidColumnType(0, text, Type::Text)));
@@ -65,7 +65,7 @@ impl Gaps {
     }
 
     /// Numbers in all gaps.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|gap| gap.end().abs_diff(*gap.start()) + 1).sum()
     }
 
@@ -80,7 +80,7 @@ impl Gaps {
 
 /// The tree over the entries from 1 to its size.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LogTree {
+pub(crate) struct LogTree {
     frontier: Frontier,
     gaps: Gaps,
     /// Those of them that the file is known to have.
@@ -110,7 +110,7 @@ fn leaf<'r>(row: &'r Row<'_>) -> rusqlite::Result<Leaf<'r>> {
 }
 
 /// Visits the columns of entries with numbers above the first and up to the second.
-pub(super) fn each_row(
+pub(crate) fn each_row(
     file: &Connection,
     (after, last): (i64, i64),
     mut visit: impl FnMut(&Leaf<'_>),
@@ -125,7 +125,7 @@ pub(super) fn each_row(
 }
 
 /// The bases that the file has and that can be read.
-pub(super) fn bases(file: &Connection) -> rusqlite::Result<Vec<Frontier>> {
+pub(crate) fn bases(file: &Connection) -> rusqlite::Result<Vec<Frontier>> {
     let mut bases = Vec::new();
     for name in META_BASES {
         let bytes: Option<Vec<u8>> = meta(file, name)?;
@@ -136,7 +136,7 @@ pub(super) fn bases(file: &Connection) -> rusqlite::Result<Vec<Frontier>> {
 
 impl LogTree {
     /// The tree at the newest base with at most `most` entries, or else the empty tree, with the gaps of the file.
-    pub(super) fn at_base(file: &Connection, most: u64) -> rusqlite::Result<Self> {
+    pub(crate) fn at_base(file: &Connection, most: u64) -> rusqlite::Result<Self> {
         let newest = bases(file)?.into_iter().filter(|base| base.size() <= most).max_by_key(Frontier::size);
         let newest = newest.unwrap_or_default();
         let gaps = Gaps::read(file)?;
@@ -144,7 +144,7 @@ impl LogTree {
     }
 
     /// The tree over the log as the file has it now, with the same gaps.
-    pub(super) fn again(&self, file: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn again(&self, file: &Connection) -> rusqlite::Result<Self> {
         let (gaps, stored) = (self.gaps.clone(), self.stored.clone());
         let mut tree = Self { gaps, stored, ..Self::at_base(file, u64::MAX)? };
         tree.extend(file, i64::MAX)?;
@@ -152,36 +152,36 @@ impl LogTree {
         Ok(tree)
     }
 
-    pub(super) fn has_new_gaps(&self) -> bool {
+    pub(crate) fn has_new_gaps(&self) -> bool {
         self.gaps != self.stored
     }
 
     /// True if no other process has stored gaps in the file.
-    pub(super) fn has_gaps_of(&self, file: &Connection) -> rusqlite::Result<bool> {
+    pub(crate) fn has_gaps_of(&self, file: &Connection) -> rusqlite::Result<bool> {
         Ok(self.stored == Gaps::read(file)?)
     }
 
-    pub(super) fn frontier(&self) -> &Frontier {
+    pub(crate) fn frontier(&self) -> &Frontier {
         &self.frontier
     }
 
     /// Number of the last entry.
-    pub(super) fn last(&self) -> i64 {
+    pub(crate) fn last(&self) -> i64 {
         i64::try_from(self.frontier.size()).unwrap_or(i64::MAX)
     }
 
-    pub(super) fn gaps(&self) -> &Gaps {
+    pub(crate) fn gaps(&self) -> &Gaps {
         &self.gaps
     }
 
-    pub(super) fn append(&mut self, leaf: &Leaf<'_>, space: &mut Vec<u8>) {
+    pub(crate) fn append(&mut self, leaf: &Leaf<'_>, space: &mut Vec<u8>) {
         self.skip_to(leaf.number - 1);
         let is_known_missing = self.gaps.contains(leaf.number);
         self.frontier.append(if is_known_missing { missing() } else { leaf.hash(space) });
     }
 
     /// Appends the ledger's entries.
-    pub(super) fn append_entries(&mut self, entries: &[Entry]) {
+    pub(crate) fn append_entries(&mut self, entries: &[Entry]) {
         let mut space = Vec::new();
         for entry in entries {
             self.append(&Leaf::of(entry), &mut space);
@@ -189,7 +189,7 @@ impl LogTree {
     }
 
     /// Appends the numbers up to `last` as missing.
-    pub(super) fn skip_to(&mut self, last: i64) {
+    pub(crate) fn skip_to(&mut self, last: i64) {
         let Some(count) = last.checked_sub(self.last()).filter(|count| *count > 0) else { return };
         let numbers = self.last() + 1..=last;
         self.gaps.add(numbers);
@@ -197,20 +197,20 @@ impl LogTree {
     }
 
     /// Appends the numbers up to `last`, if all of them are known to have no entry.
-    pub(super) fn skip_known_to(&mut self, last: i64) {
+    pub(crate) fn skip_known_to(&mut self, last: i64) {
         if last > self.last() && self.gaps.without(&(self.last() + 1..=last)).is_empty() {
             self.skip_to(last);
         }
     }
 
     /// Appends the file's entries up to the number `last`. If the log ends before, the tree is as long as the log.
-    pub(super) fn extend(&mut self, file: &Connection, last: i64) -> rusqlite::Result<()> {
+    pub(crate) fn extend(&mut self, file: &Connection, last: i64) -> rusqlite::Result<()> {
         let mut space = Vec::new();
         each_row(file, (self.last(), last), |leaf| self.append(leaf, &mut space))
     }
 
     /// The root over the file's first `size` entries; `None` if the log is shorter.
-    pub(super) fn root_at(&self, file: &Connection, size: u64) -> rusqlite::Result<Option<Hash>> {
+    pub(crate) fn root_at(&self, file: &Connection, size: u64) -> rusqlite::Result<Option<Hash>> {
         if size == self.frontier.size() {
             return Ok(Some(self.frontier.root()));
         }
@@ -226,18 +226,18 @@ impl LogTree {
     }
 
     /// Writes new gaps in the open transaction.
-    pub(super) fn write_gaps(&self, file: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write_gaps(&self, file: &Connection) -> rusqlite::Result<()> {
         if self.has_new_gaps() { self.gaps.write(file) } else { Ok(()) }
     }
 
     /// Notes that the transaction of [`Self::write_gaps`] is on disk.
-    pub(super) fn gaps_committed(&mut self) {
+    pub(crate) fn gaps_committed(&mut self) {
         self.stored.clone_from(&self.gaps);
     }
 
     /// Writes the tree as a base in the open transaction. The one before stays, because a head may be older than this
     /// transaction.
-    pub(super) fn write_base(&self, file: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write_base(&self, file: &Connection) -> rusqlite::Result<()> {
         let [newest, before] = META_BASES;
         let sql = "INSERT OR REPLACE INTO meta SELECT ?2, value FROM meta WHERE name = ?1";
         file.prepare_cached(sql)?.execute((newest, before))?;
@@ -246,7 +246,7 @@ impl LogTree {
 }
 
 /// Hands over the bytes of each leaf of `numbers`, in order.
-pub(super) fn each_leaf<E: From<rusqlite::Error>>(
+pub(crate) fn each_leaf<E: From<rusqlite::Error>>(
     file: &Connection,
     gaps: &Gaps,
     numbers: RangeInclusive<i64>,
@@ -271,19 +271,19 @@ pub(super) fn each_leaf<E: From<rusqlite::Error>>(
 }
 
 /// Deletes the bases in the open transaction, so that the next tree is made from the first entry on.
-pub(super) fn delete_bases(file: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn delete_bases(file: &Connection) -> rusqlite::Result<()> {
     META_BASES.iter().try_for_each(|name| delete_meta(file, name))
 }
 
 /// A value of `meta`.
-pub(super) fn meta<T: rusqlite::types::FromSql>(file: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
+pub(crate) fn meta<T: rusqlite::types::FromSql>(file: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
     file.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row((name,), |row| row.get(0)).optional()
 }
 
-pub(super) fn set_meta(file: &Connection, name: &str, value: &dyn rusqlite::ToSql) -> rusqlite::Result<()> {
+pub(crate) fn set_meta(file: &Connection, name: &str, value: &dyn rusqlite::ToSql) -> rusqlite::Result<()> {
     file.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?.execute((name, value)).map(drop)
 }
 
-pub(super) fn delete_meta(file: &Connection, name: &str) -> rusqlite::Result<()> {
+pub(crate) fn delete_meta(file: &Connection, name: &str) -> rusqlite::Result<()> {
     file.prepare_cached("DELETE FROM meta WHERE name = ?1")?.execute((name,)).map(drop)
 }

@@ -6,12 +6,14 @@ use std::{fs, io, ops::RangeInclusive, path::Path};
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
 
 use super::{
-    errors::{HeadFailure, OpenError},
+    super::{
+        errors::{HeadFailure, OpenError},
+        wal::rewrite_log,
+    },
     head::{Head, LogId, Record, Records, head_path},
     loss::Loss,
     numbers::impossible_numbers,
     tree::{BASE_EVERY, Gaps, LogTree, delete_bases, delete_meta, meta, set_meta},
-    wal::rewrite_log,
 };
 use crate::domain::EntryKind;
 
@@ -25,7 +27,7 @@ const META_LEFT: &str = "log_left";
 const SNAPSHOT_TRIES: u32 = 3;
 
 /// Result of a check that lets the process go on.
-pub(super) enum Checked {
+pub(crate) enum Checked {
     /// The log has no head yet.
     New,
     /// The log holds what its head says.
@@ -35,7 +37,7 @@ pub(super) enum Checked {
 }
 
 /// Checks that the log holds what its head says. `accepted` is the number of lost entries that the operator accepts.
-pub(super) fn check(file: &Connection, path: &Path, accepted: Option<u64>) -> Result<Checked, OpenError> {
+pub(crate) fn check(file: &Connection, path: &Path, accepted: Option<u64>) -> Result<Checked, OpenError> {
     let mut found = compare_in(file, path, "BEGIN")?;
     if matches!(found, Found::Lost(_)) {
         // Under the write lock a transaction of another process is in the log and in the head, or in neither.
@@ -65,7 +67,7 @@ fn compare_in(file: &Connection, path: &Path, begin: &str) -> Result<Found, Open
 }
 
 /// Refuses to make a new file beside the head of one that is gone.
-pub(super) fn check_absent(path: &Path, accepted: Option<u64>) -> Result<(), OpenError> {
+pub(crate) fn check_absent(path: &Path, accepted: Option<u64>) -> Result<(), OpenError> {
     match orphan(path, read_head(path)?) {
         Found::Lost(loss) if accepted != Some(loss.lost) => Err(OpenError::Lost(loss)),
         Found::Lost(_) | Found::New | Found::Fits(_) => Ok(()),
@@ -73,7 +75,7 @@ pub(super) fn check_absent(path: &Path, accepted: Option<u64>) -> Result<(), Ope
 }
 
 /// Begins to read the file as it is now, and checks that it holds what its head says; servers may go on selling.
-pub(super) fn checked_snapshot<'c>(file: &'c Connection, path: &Path) -> Result<Transaction<'c>, OpenError> {
+pub(crate) fn checked_snapshot<'c>(file: &'c Connection, path: &Path) -> Result<Transaction<'c>, OpenError> {
     let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
     let mut tries = SNAPSHOT_TRIES;
     loop {
@@ -91,7 +93,7 @@ pub(super) fn checked_snapshot<'c>(file: &'c Connection, path: &Path) -> Result<
 }
 
 /// Checks a file that no other program can change.
-pub(super) fn check_frozen(file: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check_frozen(file: &Connection, path: &Path) -> Result<(), OpenError> {
     refuse_loss(file, path, read_head(path)?)
 }
 
@@ -103,13 +105,13 @@ fn refuse_loss(file: &Connection, path: &Path, head: Option<Records>) -> Result<
 }
 
 /// Result of a comparison of a log with its head.
-pub(super) enum Found {
+pub(crate) enum Found {
     New,
     Fits(LogId),
     Lost(Loss),
 }
 
-pub(super) fn read_head(path: &Path) -> Result<Option<Records>, OpenError> {
+pub(crate) fn read_head(path: &Path) -> Result<Option<Records>, OpenError> {
     let head = head_path(path);
     Records::read(&head).map_err(|reason| OpenError::Head { path: head, reason })
 }
@@ -145,13 +147,13 @@ fn compare(file: &Connection, path: &Path, head: Option<Records>) -> Result<Foun
 }
 
 /// Records that the log must fit, or the result if there are none.
-pub(super) enum Sought {
+pub(crate) enum Sought {
     Found(Found),
     Slots(Box<Slots>, LogId),
 }
 
 /// Finds the records of a store's head that the log must fit.
-pub(super) fn sought(file: &Connection, path: &Path, head: Option<Records>) -> Result<Sought, OpenError> {
+pub(crate) fn sought(file: &Connection, path: &Path, head: Option<Records>) -> Result<Sought, OpenError> {
     let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('entry', 'meta')";
     let tables: i64 = file.query_row(tables, (), |row| row.get(0)).map_err(failed)?;
@@ -197,9 +199,9 @@ fn last_number(file: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Records of a head, ordered by how certainly the log holds them.
-pub(super) struct Slots {
+pub(crate) struct Slots {
     /// Certainly committed: the mark, or else the older slot.
-    pub(super) committed: Record,
+    pub(crate) committed: Record,
     /// The newest slot, of a transaction that may not have been committed; and the one before, if that is another.
     newest: Record,
     before: Option<Record>,
@@ -245,12 +247,12 @@ impl Slots {
         })
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = Record> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Record> {
         [Some(self.newest), self.before, self.mark].into_iter().flatten()
     }
 
     /// True if the log holds what was committed, given the records that it fits.
-    pub(super) fn holds(&self, fits: impl Fn(Record) -> bool) -> bool {
+    pub(crate) fn holds(&self, fits: impl Fn(Record) -> bool) -> bool {
         self.mark.is_none_or(&fits) && (fits(self.newest) || self.before.is_some_and(&fits))
     }
 
@@ -278,7 +280,7 @@ fn missing_up_to(file: &Connection, last: i64, known: &Gaps) -> rusqlite::Result
 
 /// After the check and the migration: brings the head up to the log, or makes one, and returns it with the tree. What
 /// takes long with a long log is done before the write lock is taken, because others may sell from the file.
-pub(super) fn establish(file: &mut Connection, path: &Path, checked: Checked) -> Result<(Head, LogTree), OpenError> {
+pub(crate) fn establish(file: &mut Connection, path: &Path, checked: Checked) -> Result<(Head, LogTree), OpenError> {
     let failed = |reason: Error| OpenError::from_sqlite(path, &reason);
     let written = |reason| OpenError::Head { path: head_path(path), reason };
     let (id, gives_up) = match checked {
@@ -324,7 +326,7 @@ pub(super) fn establish(file: &mut Connection, path: &Path, checked: Checked) ->
 }
 
 /// The name of the log; `None` for a file without a head.
-pub(super) fn log_id(file: &Connection) -> rusqlite::Result<Option<LogId>> {
+pub(crate) fn log_id(file: &Connection) -> rusqlite::Result<Option<LogId>> {
     meta(file, META_ID)
 }
 
@@ -351,12 +353,12 @@ fn catch_up(tree: &mut LogTree, file: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Makes a copy of the file a log without a head.
-pub(super) fn forget_head(copy: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn forget_head(copy: &Connection) -> rusqlite::Result<()> {
     delete_meta(copy, META_ID)
 }
 
 /// The tree over the whole log.
-pub(super) fn whole(file: &Connection) -> rusqlite::Result<LogTree> {
+pub(crate) fn whole(file: &Connection) -> rusqlite::Result<LogTree> {
     let mut tree = LogTree::at_base(file, u64::MAX)?;
     tree.extend(file, i64::MAX)?;
     // A number in the index is not reused, even if its row is missing.
@@ -366,12 +368,12 @@ pub(super) fn whole(file: &Connection) -> rusqlite::Result<LogTree> {
 }
 
 /// Before a write of the head, under the write lock; `tree` is over the whole log.
-pub(super) fn prepare(head: &mut Head, file: &Connection, tree: &LogTree) -> Result<(), HeadFailure> {
+pub(crate) fn prepare(head: &mut Head, file: &Connection, tree: &LogTree) -> Result<(), HeadFailure> {
     head.prepare(|record| Ok::<_, HeadFailure>(tree.root_at(file, record.size)? == Some(record.root)))
 }
 
 /// Writes the log to the disk and then its head, under the write lock. Other programs may not have flushed their entries.
-pub(super) fn bring_up(head: &mut Head, file: &Connection, path: &Path, tree: &LogTree) -> Result<(), HeadFailure> {
+pub(crate) fn bring_up(head: &mut Head, file: &Connection, path: &Path, tree: &LogTree) -> Result<(), HeadFailure> {
     prepare(head, file, tree)?;
     rewrite_log(path).map_err(HeadFailure::Log)?;
     Ok(head.write_now(tree)?)
@@ -416,7 +418,7 @@ fn note_loss(transaction: &Connection, loss: &Loss, left: Option<LogId>) -> rusq
         0 => "accepted a log without its head".to_owned(),
         lost => format!("accepted the loss of {lost} entries up to number {}", loss.last),
     };
-    transaction.execute(mark, (loss.last, super::super::interface::code(EntryKind::Edited), actor)).map(drop)
+    transaction.execute(mark, (loss.last, super::super::super::interface::code(EntryKind::Edited), actor)).map(drop)
 }
 
 #[cfg(test)]
@@ -428,9 +430,11 @@ mod tests {
 
     use super::{
         super::{
-            open::{OpenFile, Role, open},
+            super::{
+                open::{OpenFile, Role, open},
+                wal::log_path,
+            },
             tree::BASE_EVERY,
-            wal::log_path,
         },
         Checked, LogId, LogTree, META_ID, OpenError, check, establish, meta, read_head,
     };

@@ -30,15 +30,15 @@ const SLOT_MAGIC: &[u8; 8] = b"quireHd1";
 const MARK_MAGIC: &[u8; 8] = b"quireMk1";
 
 /// Random name of a log, in `meta` and in its head file.
-pub(super) type LogId = [u8; 16];
+pub(crate) type LogId = [u8; 16];
 
 /// The path of the head file.
-pub(super) fn head_path(database: &Path) -> PathBuf {
+pub(crate) fn head_path(database: &Path) -> PathBuf {
     beside(database, "-head")
 }
 
 /// The path with this ending: beside the database itself, as its WAL is, if `database` is a link.
-pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
     let itself = if database.is_symlink() { fs::canonicalize(database).ok() } else { None };
     let mut name = itself.unwrap_or_else(|| database.to_owned()).into_os_string();
     name.push(ending);
@@ -47,24 +47,24 @@ pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
 
 /// Size and root of the log, as a slot or the mark has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) id: LogId,
-    pub(super) sequence: u64,
+pub(crate) struct Record {
+    pub(crate) id: LogId,
+    pub(crate) sequence: u64,
     /// Entries, and the root over them.
-    pub(super) size: u64,
-    pub(super) root: Hash,
+    pub(crate) size: u64,
+    pub(crate) root: Hash,
 }
 
 /// A head file's contents; `None` for what is torn or damaged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Records {
-    pub(super) slots: [Option<Record>; 2],
-    pub(super) mark: Option<Record>,
+pub(crate) struct Records {
+    pub(crate) slots: [Option<Record>; 2],
+    pub(crate) mark: Option<Record>,
 }
 
 impl Records {
     /// Reads a head file; `None` if there is none.
-    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -79,7 +79,7 @@ impl Records {
         Self { slots: [slot(0), slot(1)], mark: bytes.get(SLOTS..).and_then(read_mark) }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = Record> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Record> {
         self.slots.into_iter().chain([self.mark]).flatten()
     }
 }
@@ -136,7 +136,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// An open head file. Only the holder of the database's write lock writes its slots.
-pub(super) struct Head {
+pub(crate) struct Head {
     file: Arc<File>,
     identity: FileIdentity,
     id: LogId,
@@ -161,7 +161,7 @@ struct Kept {
 
 impl Head {
     /// Makes the file for a log that has none, or overwrites it, with both slots and the mark for `tree`, on disk.
-    pub(super) fn make(database: &Path, id: LogId, tree: &Frontier) -> io::Result<Self> {
+    pub(crate) fn make(database: &Path, id: LogId, tree: &Frontier) -> io::Result<Self> {
         let (path, owner) = (head_path(database), fs::metadata(database)?);
         let mode = owner.mode() & 0o777;
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(mode).open(&path)?;
@@ -179,7 +179,7 @@ impl Head {
     }
 
     /// Opens the file of a log that was checked.
-    pub(super) fn open(database: &Path, id: LogId) -> io::Result<Self> {
+    pub(crate) fn open(database: &Path, id: LogId) -> io::Result<Self> {
         let path = head_path(database);
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         Self::of(path, file, id)
@@ -194,18 +194,18 @@ impl Head {
         Ok(Self { file, identity, id, seen, kept, written: None, is_unsettled: false, flusher: None })
     }
 
-    pub(super) fn identity(&self) -> &FileIdentity {
+    pub(crate) fn identity(&self) -> &FileIdentity {
         &self.identity
     }
 
     /// After [`Self::prepare`]: entries that the slot on disk covers.
-    pub(super) fn covered(&self) -> u64 {
+    pub(crate) fn covered(&self) -> u64 {
         self.kept.size
     }
 
     /// Before a write, under the database's write lock: finds the slot to keep, if another process has written. Of the
     /// newest slot that `fits` the log nothing may be lost.
-    pub(super) fn prepare<E: From<io::Error>>(
+    pub(crate) fn prepare<E: From<io::Error>>(
         &mut self,
         mut fits: impl FnMut(&Record) -> Result<bool, E>,
     ) -> Result<(), E> {
@@ -241,7 +241,7 @@ impl Head {
     }
 
     /// Under the write lock: writes the next tree into the slot that is not kept, and begins to flush it.
-    pub(super) fn write(&mut self, tree: LogTree) -> io::Result<()> {
+    pub(crate) fn write(&mut self, tree: LogTree) -> io::Result<()> {
         self.join()?;
         self.put(tree)?;
         self.flush()
@@ -258,12 +258,12 @@ impl Head {
     }
 
     /// Waits until the slot is on disk.
-    pub(super) fn join(&mut self) -> io::Result<()> {
+    pub(crate) fn join(&mut self) -> io::Result<()> {
         self.flusher.as_mut().map_or(Ok(()), Flusher::join)
     }
 
     /// After the COMMIT and [`Self::join`]: keeps the written slot, marks it, and returns its tree.
-    pub(super) fn committed(&mut self) -> io::Result<Option<LogTree>> {
+    pub(crate) fn committed(&mut self) -> io::Result<Option<LogTree>> {
         let Some((record, tree)) = self.written.take() else { return Ok(None) };
         self.kept = Kept { place: 1 - self.kept.place, sequence: record.sequence, size: record.size };
         self.is_unsettled = true;
@@ -272,7 +272,7 @@ impl Head {
     }
 
     /// Writes the tree of a log that is on disk into a slot, and waits until it and its mark are on disk.
-    pub(super) fn write_now(&mut self, tree: &LogTree) -> io::Result<()> {
+    pub(crate) fn write_now(&mut self, tree: &LogTree) -> io::Result<()> {
         self.join()?;
         self.put(tree.clone())?;
         self.file.sync_data()?;
@@ -282,7 +282,7 @@ impl Head {
     }
 
     /// Begins to flush the mark, if that is due; for an idle ledger.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
         if !self.is_unsettled {
             return Ok(());
         }

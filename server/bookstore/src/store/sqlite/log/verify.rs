@@ -12,12 +12,14 @@ use serde::Serialize;
 use siphasher::sip::SipHasher13;
 
 use super::{
-    super::{interface::code, leaf::Leaf},
+    super::{
+        super::{interface::code, leaf::Leaf},
+        copy::{CopyError, immutable, reader},
+        errors::OpenError,
+        keys::key_hash,
+    },
     check::{Found, Sought, read_head, sought},
-    copy::{CopyError, immutable, reader},
-    errors::OpenError,
     head::Record,
-    keys::key_hash,
     loss::{Loss, in_words},
     tree::{Gaps, LogTree, bases, each_row, meta},
 };
@@ -41,7 +43,7 @@ pub struct Verified {
     pub last: i64,
     /// SHA-256 at the root of the tree over the log, in hexadecimal.
     pub root: String,
-    /// Numbers that the store knows to have no entry: their loss was accepted, or is older than the head.
+    /// Numbers recorded as without an entry: their loss was accepted, or is older than the head.
     pub known_missing: u64,
     /// Entries that the head covers; `None` for a store without one, such as a backup's.
     pub covered: Option<u64>,
@@ -86,7 +88,7 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
 }
 
 /// The same, over a connection that another thread may interrupt.
-pub(super) fn verify_open(
+pub(crate) fn verify_open(
     file: &Connection,
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
@@ -218,7 +220,7 @@ struct Pass {
     points: Vec<Point>,
     next: usize,
     missing: Vec<RangeInclusive<i64>>,
-    /// Gaps that the file knows, and the entries in them, which an operator put back.
+    /// Recorded gaps, and the number of entries in them, which an operator put back.
     known: Gaps,
     put_back: u64,
     entries: u64,

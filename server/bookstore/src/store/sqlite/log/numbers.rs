@@ -7,7 +7,7 @@ use rusqlite::Connection;
 pub(crate) const NUMBER_MAX: i64 = i64::MAX - (1 << 32);
 
 /// A number in the log after which no entry can follow.
-pub(super) fn impossible_numbers(file: &Connection) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn impossible_numbers(file: &Connection) -> rusqlite::Result<Option<i64>> {
     let mut ends = file.prepare("SELECT min(number) FROM entry UNION ALL SELECT max(number) FROM entry")?;
     let ends: Vec<Option<i64>> = ends.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(ends.into_iter().flatten().find(|number| !(1..=NUMBER_MAX).contains(number)))
@@ -15,7 +15,7 @@ pub(super) fn impossible_numbers(file: &Connection) -> rusqlite::Result<Option<i
 
 #[cfg(test)]
 mod tests {
-    use super::{super::schema, NUMBER_MAX, impossible_numbers};
+    use super::{super::super::schema, NUMBER_MAX, impossible_numbers};
     use rusqlite::Connection;
 
     #[test]

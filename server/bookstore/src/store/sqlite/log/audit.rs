@@ -14,8 +14,10 @@ use std::{
 use rusqlite::{Connection, InterruptHandle};
 
 use super::{
-    errors::OpenError,
-    open::{Role, open},
+    super::{
+        errors::OpenError,
+        open::{Role, open},
+    },
     verify::{Verified, verify_open},
 };
 use crate::settings::Settings;
@@ -25,25 +27,46 @@ const INTERRUPT_EVERY: Duration = Duration::from_millis(1);
 
 /// A thread that compares all parts of the file once and logs what is wrong. Only the books determine what may be sold, so
 /// the server sells meanwhile.
-pub(super) struct Audit {
+pub(crate) struct Audit {
     is_stopped: Arc<AtomicBool>,
     interrupt: InterruptHandle,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Audit {
-    pub(super) fn start(path: &Path, settings: &Settings) -> Result<Self, OpenError> {
+    pub(crate) fn start(path: &Path, settings: &Settings) -> Result<Self, OpenError> {
         let file = open(path, Role::Reader, settings)?.connection;
+        let named = path.to_owned();
+        Self::spawn(file, move |file, is_stopped| audit(file, &named, is_stopped))
+            .map_err(|reason| OpenError::Other { path: path.to_owned(), reason: reason.to_string() })
+    }
+
+    /// Runs `work` on a thread of its own; `stop` interrupts its queries.
+    fn spawn(file: Connection, work: impl FnOnce(&Connection, &AtomicBool) + Send + 'static) -> io::Result<Self> {
         let (interrupt, is_stopped) = (file.get_interrupt_handle(), Arc::new(AtomicBool::new(false)));
-        let (named, stopped) = (path.to_owned(), Arc::clone(&is_stopped));
-        let audit = move || audit(&file, &named, &stopped);
-        let failed = |reason: io::Error| OpenError::Other { path: path.to_owned(), reason: reason.to_string() };
-        let thread = thread::Builder::new().name("audit".to_owned()).spawn(audit).map_err(failed)?;
+        let stopped = Arc::clone(&is_stopped);
+        let thread = thread::Builder::new().name("audit".to_owned()).spawn(move || work(&file, &stopped))?;
         Ok(Self { is_stopped, interrupt, thread: Mutex::new(Some(thread)) })
     }
 
+    /// One that reads the file until it is stopped; returns once its snapshot is there.
+    #[cfg(test)]
+    pub(crate) fn endless(path: &Path) -> Self {
+        let (begun, wait) = std::sync::mpsc::channel();
+        let file = open(path, Role::Reader, &Settings::default()).unwrap().connection;
+        let audit = Self::spawn(file, move |file, _| {
+            let snapshot = file.unchecked_transaction().unwrap();
+            snapshot.query_row("SELECT count(*) FROM entry", (), |_| Ok(())).unwrap();
+            begun.send(()).unwrap();
+            let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+            snapshot.query_row(endless, (), |_| Ok(())).unwrap_err();
+        });
+        wait.recv().unwrap();
+        audit.unwrap()
+    }
+
     /// Stops the thread, whose connection is closed then; false if it had ended.
-    pub(super) fn stop(&self) -> bool {
+    pub(crate) fn stop(&self) -> bool {
         self.is_stopped.store(true, Relaxed);
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let was_running = thread.as_ref().is_some_and(|thread| !thread.is_finished());
@@ -73,7 +96,7 @@ fn audit(file: &Connection, path: &Path, is_stopped: &AtomicBool) {
                 tracing::warn!(
                     path,
                     known_missing,
-                    "entries are missing from the log, as the store knows: their loss was accepted, or is older than its \
+                    "entries are missing from the log, as before: their loss was accepted, or is older than its \
                      head. Put them back from a backup, also while the server runs: sqlite3 bookstore.db \"ATTACH 'backup.db' AS b; \
                      INSERT OR IGNORE INTO entry SELECT * FROM b.entry\". Until then a retry of a purchase among them may \
                      be charged again"

@@ -10,13 +10,13 @@ const NAMED: usize = 5;
 #[derive(Debug, thiserror::Error)]
 #[error("{what}; {remedy}, or go on with what the log holds by `quire serve --accept-loss {lost}`")]
 pub struct Loss {
-    pub(super) what: String,
+    pub(crate) what: String,
     remedy: &'static str,
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Numbers without an entry.
-    pub(super) missing: Vec<RangeInclusive<i64>>,
+    pub(crate) missing: Vec<RangeInclusive<i64>>,
     /// Number of the last entry by the head.
-    pub(super) last: i64,
+    pub(crate) last: i64,
 }
 
 /// Remedy if the log is not as it was.
@@ -24,7 +24,7 @@ const RESTORE: &str =
     "restore a backup into a new folder with `quire restore` and keep this one, which the server has left as it was";
 
 impl Loss {
-    pub(super) fn missing(path: &Path, missing: Vec<RangeInclusive<i64>>, last: i64) -> Self {
+    pub(crate) fn missing(path: &Path, missing: Vec<RangeInclusive<i64>>, last: i64) -> Self {
         let named: Vec<String> = missing.iter().take(NAMED).map(in_words).collect();
         let more = if missing.len() > NAMED { " and more" } else { "" };
         let lost = missing.iter().map(|numbers| numbers.end().abs_diff(*numbers.start()) + 1).sum();
@@ -37,7 +37,7 @@ impl Loss {
         Self { what, remedy: RESTORE, lost, missing, last }
     }
 
-    pub(super) fn changed(path: &Path, from: i64, last: i64) -> Self {
+    pub(crate) fn changed(path: &Path, from: i64, last: i64) -> Self {
         let what = format!(
             "the log of {} is not as it was acknowledged: among its {} at least one was changed or damaged",
             path.display(),
@@ -47,13 +47,13 @@ impl Loss {
     }
 
     /// The head file is not that of this log, or cannot be read.
-    pub(super) fn unknown(what: String, lost: u64, last: i64) -> Self {
+    pub(crate) fn unknown(what: String, lost: u64, last: i64) -> Self {
         let remedy = "put the file back that belongs to it, restore a backup into a new folder with `quire restore`";
         Self { what, remedy, lost, missing: Vec::new(), last }
     }
 }
 
-pub(super) fn in_words(numbers: &RangeInclusive<i64>) -> String {
+pub(crate) fn in_words(numbers: &RangeInclusive<i64>) -> String {
     let (from, to) = (numbers.start(), numbers.end());
     if from == to { format!("number {from}") } else { format!("numbers {from} to {to}") }
 }
