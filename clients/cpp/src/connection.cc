@@ -202,13 +202,15 @@ std::variant<std::shared_ptr<Endpoint>, std::string> Connection::ready(Kind kind
   std::string why;
   for (std::size_t i = 0; i < count; ++i) {
     auto tried = endpoints_[i].load();
-    const auto state = tried->channel->GetState(/*try_to_connect=*/false);
+    auto state = tried->channel->GetState(/*try_to_connect=*/false);
     if (why.empty() && state == GRPC_CHANNEL_TRANSIENT_FAILURE && !stop.stop_requested()) {
       why = cause(*tried, end);
+      state = tried->channel->GetState(/*try_to_connect=*/false);
     }
-    if (state != GRPC_CHANNEL_READY) {
-      endpoints_[i].compare_exchange_strong(tried, open(options_.addresses[i]));
+    if (state == GRPC_CHANNEL_READY) {
+      return tried;
     }
+    endpoints_[i].compare_exchange_strong(tried, open(options_.addresses[i]));
   }
   return why.empty() ? "no server answered in time" : why;
 }
