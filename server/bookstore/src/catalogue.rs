@@ -29,6 +29,7 @@ pub struct Book {
     id: BookId,
     stock: AtomicU32,
     price_cents: AtomicI64,
+    held: AtomicU32,
     listed: bool,
     title: Box<str>,
     topic: Arc<str>,
@@ -39,7 +40,7 @@ impl Book {
     pub(crate) fn new(book: NewBook, topic: Arc<str>) -> Self {
         let NewBook { id, title, stock, price, listed, .. } = book;
         let (stock, price_cents) = (AtomicU32::new(stock), AtomicI64::new(price.get()));
-        Self { id, stock, price_cents, listed, title: title.into(), topic }
+        Self { id, stock, price_cents, held: AtomicU32::new(0), listed, title: title.into(), topic }
     }
 
     /// Its number.
@@ -67,6 +68,11 @@ impl Book {
         Cents::new(self.price_cents.load(Relaxed)).unwrap_or_default()
     }
 
+    /// Copies that reservations hold, beside the stock.
+    pub fn held(&self) -> u32 {
+        self.held.load(Relaxed)
+    }
+
     /// False for a book that only operators see.
     pub fn is_listed(&self) -> bool {
         self.listed
@@ -77,6 +83,11 @@ impl Book {
     pub(crate) fn publish(&self, stock: u32, price: Cents) {
         self.stock.store(stock, Relaxed);
         self.price_cents.store(price.get(), Relaxed);
+    }
+
+    /// Publishes the copies that reservations hold.
+    pub(crate) fn publish_held(&self, held: u32) {
+        self.held.store(held, Relaxed);
     }
 }
 
@@ -237,21 +248,27 @@ impl Catalogue {
         };
         let changed: HashSet<BookId> = changes.iter().map(|change| change.0).collect();
         for (id, state) in changes {
+            let held;
             if let Some(old) = self.by_id.remove(id) {
                 self.in_order.remove(&id);
                 touch(&old.topic, None);
+                held = old.held();
             } else {
+                held = self.delisted.get(&id).map_or(0, |old| old.held());
                 self.delisted.remove(&id);
             }
             if let Some(new) = state {
                 if !new.listed {
-                    self.delisted.insert(id, Arc::new(Book::from(new)));
+                    let book = Book::from(new);
+                    book.publish_held(held);
+                    self.delisted.insert(id, Arc::new(book));
                     continue;
                 }
                 // All books of a topic share its text.
                 let known = by_topic.entry(&*new.topic).map(|(topic, _)| Arc::clone(topic));
                 let topic = known.unwrap_or_else(|| Arc::from(&*new.topic));
                 let book = Arc::new(Book::new(new, Arc::clone(&topic)));
+                book.publish_held(held);
                 touch(&topic, Some(&book));
                 self.by_id.insert(Arc::clone(&book));
                 self.in_order.insert(id, book);

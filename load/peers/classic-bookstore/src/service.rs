@@ -10,8 +10,9 @@ use crate::{
         AddBookReply, AddBookRequest, Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome,
         EditBookReply, EditBookRequest, HelloReply, HelloRequest, ImportReply, ImportRequest, ItemNumberRequest,
         ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind, LogReply, LogRequest,
-        ReceiptReply, ReceiptRequest, RestockReply, RestockRequest, SalesReply, SalesRequest, TailLogRequest,
-        UpdatePriceReply, UpdatePriceRequest, admin_server::Admin, book_store_server::BookStore,
+        ReceiptReply, ReceiptRequest, ReservationReply, ReservationRequest, ReserveRequest, RestockReply,
+        RestockRequest, SalesReply, SalesRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest,
+        admin_server::Admin, book_store_server::BookStore,
     },
 };
 
@@ -38,7 +39,7 @@ impl Service {
 impl From<store::Book> for Book {
     fn from(book: store::Book) -> Self {
         let store::Book { id, title, topic, stock, price_cents } = book;
-        Self { id, title, topic, stock, price: price_cents as f64 / 100.0, price_cents, delisted: false }
+        Self { id, title, topic, stock, price: price_cents as f64 / 100.0, price_cents, delisted: false, held: 0 }
     }
 }
 
@@ -85,6 +86,18 @@ impl BookStore for Service {
     }
 
     async fn receipt(&self, _: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
+        Err(Status::unimplemented("the classic design has no tree over its log"))
+    }
+
+    async fn reserve(&self, _: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("the classic design has no tree over its log"))
+    }
+
+    async fn confirm(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("the classic design has no tree over its log"))
+    }
+
+    async fn release(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
         Err(Status::unimplemented("the classic design has no tree over its log"))
     }
 
@@ -219,6 +232,7 @@ fn log_entry((number, entry): (i64, Entry)) -> LogEntry {
         kind: kind.into(),
         book_id: entry.book,
         quantity,
+        until_ms: None,
         before: Some(entry.before),
         after: Some(entry.after),
         idempotency_key: Vec::new(),

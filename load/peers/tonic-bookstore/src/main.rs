@@ -9,7 +9,8 @@ use bookstore::{BookId, Bookstore, Fault, IdempotencyKey, Settings, Verdict, cat
 use tonic::{Code, Request, Response, Status, codegen::BoxStream, transport::Server};
 use wire::{
     BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-    ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest,
+    ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest, ReservationReply,
+    ReservationRequest, ReserveRequest,
     book_store_server::{BookStore, BookStoreServer},
 };
 
@@ -37,6 +38,7 @@ fn book(book: &Arc<catalogue::Book>) -> wire::Book {
         price: price.as_f64(),
         price_cents: price.get(),
         delisted: false,
+        held: 0,
     }
 }
 
@@ -64,6 +66,18 @@ impl BookStore for Shop {
     }
 
     async fn receipt(&self, _: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
+        Err(Status::unimplemented("no load here asks for it"))
+    }
+
+    async fn reserve(&self, _: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("no load here asks for it"))
+    }
+
+    async fn confirm(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("no load here asks for it"))
+    }
+
+    async fn release(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
         Err(Status::unimplemented("no load here asks for it"))
     }
 

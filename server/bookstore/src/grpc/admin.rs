@@ -315,6 +315,7 @@ impl From<Entry> for LogEntry {
             after: entry.after,
             idempotency_key: entry.key.as_ref().map(IdempotencyKey::as_bytes).unwrap_or_default().to_vec(),
             actor: entry.actor.map(|actor| actor.as_str().to_owned()).unwrap_or_default(),
+            until_ms: None,
         }
     }
 }

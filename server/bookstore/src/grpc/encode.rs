@@ -11,12 +11,13 @@ use crate::{catalogue::Book, money::Cents};
 struct Snapshot<'b> {
     book: &'b Book,
     stock: u64,
+    held: u64,
     price: Cents,
 }
 
 impl<'b> Snapshot<'b> {
     fn of(book: &'b Book) -> Self {
-        Self { book, stock: book.stock().into(), price: book.price() }
+        Self { book, stock: book.stock().into(), held: book.held().into(), price: book.price() }
     }
 
     fn id(&self) -> u64 {
@@ -30,7 +31,7 @@ impl<'b> Snapshot<'b> {
     fn len(&self) -> usize {
         let price = if self.price == Cents::default() { 0 } else { 9 };
         let texts = [self.book.title(), self.book.topic()].map(|text| wire::bytes_len(text.len()));
-        let numbers = [self.id(), self.stock, self.cents()].map(wire::number_len);
+        let numbers = [self.id(), self.stock, self.cents(), self.held].map(wire::number_len);
         price + texts.iter().chain(&numbers).sum::<usize>()
     }
 
@@ -45,6 +46,7 @@ impl<'b> Snapshot<'b> {
             wire::put_double(5, self.price.as_f64(), out);
         }
         wire::put_number(6, self.cents(), out);
+        wire::put_number(8, self.held, out);
     }
 }
 
@@ -95,10 +97,13 @@ mod tests {
     };
 
     fn book() -> impl Strategy<Value = Arc<Book>> {
-        let parts = (1..=i32::MAX, ".{0,300}", ".{0,200}", 0..=i32::MAX.unsigned_abs(), 0..=Cents::MAX.get());
-        parts.prop_map(|(id, title, topic, stock, cents)| {
+        let copies = 0..=i32::MAX.unsigned_abs();
+        let parts = (1..=i32::MAX, ".{0,300}", ".{0,200}", copies.clone(), 0..=Cents::MAX.get(), copies);
+        parts.prop_map(|(id, title, topic, stock, cents, held)| {
             let (id, price) = (BookId::new(id).unwrap(), Cents::new(cents).unwrap());
-            Arc::new(Book::from(NewBook { id, title, topic, stock, price, listed: true }))
+            let book = Book::from(NewBook { id, title, topic, stock, price, listed: true });
+            book.publish_held(held);
+            Arc::new(book)
         })
     }
 

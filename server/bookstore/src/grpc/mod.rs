@@ -54,6 +54,7 @@ impl From<&catalogue::Book> for wire::Book {
             price: price.as_f64(),
             price_cents: price.get(),
             delisted: !book.is_listed(),
+            held: book.held().cast_signed(),
         }
     }
 }
@@ -68,6 +69,7 @@ impl From<&NewBook> for wire::Book {
             price: book.price.as_f64(),
             price_cents: book.price.get(),
             delisted: !book.listed,
+            held: 0,
         }
     }
 }

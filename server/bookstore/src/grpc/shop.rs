@@ -15,8 +15,8 @@ use super::{
     token::{self, page_size},
     wire::{
         self, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest,
-        book_store_server::BookStore,
+        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest, ReservationReply,
+        ReservationRequest, ReserveRequest, book_store_server::BookStore,
     },
 };
 use crate::{
@@ -244,6 +244,18 @@ impl BookStore for ShopService {
         };
         let log_key = self.store.log_key().await?.to_string();
         Ok(Response::new(ReceiptReply { success: true, message: String::new(), receipt, log_key }))
+    }
+
+    async fn reserve(&self, _: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("reservations are not there yet"))
+    }
+
+    async fn confirm(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("reservations are not there yet"))
+    }
+
+    async fn release(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented("reservations are not there yet"))
     }
 
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {

@@ -5,7 +5,7 @@ use std::{future::ready, net::SocketAddr, pin::Pin, thread};
 
 use bookstore::grpc::wire::{
     Book, BookListReply, BookTopicRequest, BuyBookReply, HelloReply, HelloRequest, ItemNumberRequest, ListTopicsReply,
-    ListTopicsRequest, ReceiptReply, ReceiptRequest, Topic,
+    ListTopicsRequest, ReceiptReply, ReceiptRequest, ReservationReply, ReservationRequest, ReserveRequest, Topic,
     book_store_server::{BookStore, BookStoreServer},
 };
 use quire_rpc::{
@@ -51,6 +51,18 @@ impl BookStore for Malicious {
     }
 
     async fn receipt(&self, _: Request<ReceiptRequest>) -> Result<Response<ReceiptReply>, Status> {
+        Err(Status::unimplemented(EVIL))
+    }
+
+    async fn reserve(&self, _: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented(EVIL))
+    }
+
+    async fn confirm(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        Err(Status::unimplemented(EVIL))
+    }
+
+    async fn release(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
         Err(Status::unimplemented(EVIL))
     }
 

@@ -25,6 +25,78 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ReservationOutcome int32
+
+const (
+	ReservationOutcome_RESERVATION_OUTCOME_UNSPECIFIED ReservationOutcome = 0
+	ReservationOutcome_RESERVATION_OUTCOME_HELD        ReservationOutcome = 1
+	// Confirmed: the copies are sold.
+	ReservationOutcome_RESERVATION_OUTCOME_BOUGHT   ReservationOutcome = 2
+	ReservationOutcome_RESERVATION_OUTCOME_RELEASED ReservationOutcome = 3
+	// Its time is over, and the copies were given back.
+	ReservationOutcome_RESERVATION_OUTCOME_EXPIRED ReservationOutcome = 4
+	// Nothing is held, and the same key may try again: no copy is left.
+	ReservationOutcome_RESERVATION_OUTCOME_SOLD_OUT ReservationOutcome = 5
+	// As before: fewer copies are left than were asked for.
+	ReservationOutcome_RESERVATION_OUTCOME_TOO_FEW      ReservationOutcome = 6
+	ReservationOutcome_RESERVATION_OUTCOME_NO_SUCH_BOOK ReservationOutcome = 7
+	// There is no reservation with this key.
+	ReservationOutcome_RESERVATION_OUTCOME_NO_SUCH_RESERVATION ReservationOutcome = 8
+)
+
+// Enum value maps for ReservationOutcome.
+var (
+	ReservationOutcome_name = map[int32]string{
+		0: "RESERVATION_OUTCOME_UNSPECIFIED",
+		1: "RESERVATION_OUTCOME_HELD",
+		2: "RESERVATION_OUTCOME_BOUGHT",
+		3: "RESERVATION_OUTCOME_RELEASED",
+		4: "RESERVATION_OUTCOME_EXPIRED",
+		5: "RESERVATION_OUTCOME_SOLD_OUT",
+		6: "RESERVATION_OUTCOME_TOO_FEW",
+		7: "RESERVATION_OUTCOME_NO_SUCH_BOOK",
+		8: "RESERVATION_OUTCOME_NO_SUCH_RESERVATION",
+	}
+	ReservationOutcome_value = map[string]int32{
+		"RESERVATION_OUTCOME_UNSPECIFIED":         0,
+		"RESERVATION_OUTCOME_HELD":                1,
+		"RESERVATION_OUTCOME_BOUGHT":              2,
+		"RESERVATION_OUTCOME_RELEASED":            3,
+		"RESERVATION_OUTCOME_EXPIRED":             4,
+		"RESERVATION_OUTCOME_SOLD_OUT":            5,
+		"RESERVATION_OUTCOME_TOO_FEW":             6,
+		"RESERVATION_OUTCOME_NO_SUCH_BOOK":        7,
+		"RESERVATION_OUTCOME_NO_SUCH_RESERVATION": 8,
+	}
+)
+
+func (x ReservationOutcome) Enum() *ReservationOutcome {
+	p := new(ReservationOutcome)
+	*p = x
+	return p
+}
+
+func (x ReservationOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReservationOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_quire_client_bookstore_proto_enumTypes[0].Descriptor()
+}
+
+func (ReservationOutcome) Type() protoreflect.EnumType {
+	return &file_quire_client_bookstore_proto_enumTypes[0]
+}
+
+func (x ReservationOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReservationOutcome.Descriptor instead.
+func (ReservationOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{0}
+}
+
 type BuyOutcome int32
 
 const (
@@ -66,11 +138,11 @@ func (x BuyOutcome) String() string {
 }
 
 func (BuyOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_quire_client_bookstore_proto_enumTypes[0].Descriptor()
+	return file_quire_client_bookstore_proto_enumTypes[1].Descriptor()
 }
 
 func (BuyOutcome) Type() protoreflect.EnumType {
-	return &file_quire_client_bookstore_proto_enumTypes[0]
+	return &file_quire_client_bookstore_proto_enumTypes[1]
 }
 
 func (x BuyOutcome) Number() protoreflect.EnumNumber {
@@ -79,7 +151,7 @@ func (x BuyOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BuyOutcome.Descriptor instead.
 func (BuyOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{0}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{1}
 }
 
 type SalesBy int32
@@ -118,11 +190,11 @@ func (x SalesBy) String() string {
 }
 
 func (SalesBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_quire_client_bookstore_proto_enumTypes[1].Descriptor()
+	return file_quire_client_bookstore_proto_enumTypes[2].Descriptor()
 }
 
 func (SalesBy) Type() protoreflect.EnumType {
-	return &file_quire_client_bookstore_proto_enumTypes[1]
+	return &file_quire_client_bookstore_proto_enumTypes[2]
 }
 
 func (x SalesBy) Number() protoreflect.EnumNumber {
@@ -131,7 +203,7 @@ func (x SalesBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SalesBy.Descriptor instead.
 func (SalesBy) EnumDescriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{1}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{2}
 }
 
 type LogEntryKind int32
@@ -154,6 +226,11 @@ const (
 	LogEntryKind_LOG_ENTRY_KIND_DELISTED LogEntryKind = 9
 	// The book came back into the shop; `before` is 0 and `after` 1.
 	LogEntryKind_LOG_ENTRY_KIND_LISTED LogEntryKind = 10
+	// Copies are held for who has the key. They are not in the stock any more, so that the purchase that confirms the
+	// reservation, under the same key, has the same number of copies in `before` and `after`.
+	LogEntryKind_LOG_ENTRY_KIND_RESERVED LogEntryKind = 11
+	// The copies of the reservation with this key were given back, by its holder or because its time was over.
+	LogEntryKind_LOG_ENTRY_KIND_RELEASED LogEntryKind = 12
 )
 
 // Enum value maps for LogEntryKind.
@@ -170,6 +247,8 @@ var (
 		8:  "LOG_ENTRY_KIND_EDITED",
 		9:  "LOG_ENTRY_KIND_DELISTED",
 		10: "LOG_ENTRY_KIND_LISTED",
+		11: "LOG_ENTRY_KIND_RESERVED",
+		12: "LOG_ENTRY_KIND_RELEASED",
 	}
 	LogEntryKind_value = map[string]int32{
 		"LOG_ENTRY_KIND_UNSPECIFIED": 0,
@@ -183,6 +262,8 @@ var (
 		"LOG_ENTRY_KIND_EDITED":      8,
 		"LOG_ENTRY_KIND_DELISTED":    9,
 		"LOG_ENTRY_KIND_LISTED":      10,
+		"LOG_ENTRY_KIND_RESERVED":    11,
+		"LOG_ENTRY_KIND_RELEASED":    12,
 	}
 )
 
@@ -197,11 +278,11 @@ func (x LogEntryKind) String() string {
 }
 
 func (LogEntryKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_quire_client_bookstore_proto_enumTypes[2].Descriptor()
+	return file_quire_client_bookstore_proto_enumTypes[3].Descriptor()
 }
 
 func (LogEntryKind) Type() protoreflect.EnumType {
-	return &file_quire_client_bookstore_proto_enumTypes[2]
+	return &file_quire_client_bookstore_proto_enumTypes[3]
 }
 
 func (x LogEntryKind) Number() protoreflect.EnumNumber {
@@ -210,7 +291,7 @@ func (x LogEntryKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LogEntryKind.Descriptor instead.
 func (LogEntryKind) EnumDescriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{2}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{3}
 }
 
 type HelloRequest struct {
@@ -442,7 +523,9 @@ type Book struct {
 	Price      float64 `protobuf:"fixed64,5,opt,name=price,proto3" json:"price,omitempty"`
 	PriceCents int64   `protobuf:"varint,6,opt,name=price_cents,json=priceCents,proto3" json:"price_cents,omitempty"`
 	// True for a book that shoppers neither find nor buy; only Admin shows it.
-	Delisted      bool `protobuf:"varint,7,opt,name=delisted,proto3" json:"delisted,omitempty"`
+	Delisted bool `protobuf:"varint,7,opt,name=delisted,proto3" json:"delisted,omitempty"`
+	// Copies that reservations hold; they are not in `stock`.
+	Held          int32 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +607,13 @@ func (x *Book) GetDelisted() bool {
 		return x.Delisted
 	}
 	return false
+}
+
+func (x *Book) GetHeld() int32 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
 }
 
 type BookListReply struct {
@@ -1040,6 +1130,241 @@ func (x *ReceiptReply) GetLogKey() string {
 	return ""
 }
 
+type ReserveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How many copies, all or none. Absent means one.
+	Quantity *int32 `protobuf:"varint,2,opt,name=quantity,proto3,oneof" json:"quantity,omitempty"`
+	// 1 to 64 bytes of the caller's choice that name this reservation; they must not be the key of a purchase. As for Buy,
+	// a key belongs to the name of the credential that it came with.
+	IdempotencyKey []byte `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// How long the copies are held. Absent means 900.
+	Seconds       *int32 `protobuf:"varint,4,opt,name=seconds,proto3,oneof" json:"seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReserveRequest) Reset() {
+	*x = ReserveRequest{}
+	mi := &file_quire_client_bookstore_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReserveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReserveRequest) ProtoMessage() {}
+
+func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_client_bookstore_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
+func (*ReserveRequest) Descriptor() ([]byte, []int) {
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReserveRequest) GetId() int32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ReserveRequest) GetQuantity() int32 {
+	if x != nil && x.Quantity != nil {
+		return *x.Quantity
+	}
+	return 0
+}
+
+func (x *ReserveRequest) GetIdempotencyKey() []byte {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return nil
+}
+
+func (x *ReserveRequest) GetSeconds() int32 {
+	if x != nil && x.Seconds != nil {
+		return *x.Seconds
+	}
+	return 0
+}
+
+type ReservationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key of the reservation.
+	IdempotencyKey []byte `protobuf:"bytes,1,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ReservationRequest) Reset() {
+	*x = ReservationRequest{}
+	mi := &file_quire_client_bookstore_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationRequest) ProtoMessage() {}
+
+func (x *ReservationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_client_bookstore_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationRequest.ProtoReflect.Descriptor instead.
+func (*ReservationRequest) Descriptor() ([]byte, []int) {
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReservationRequest) GetIdempotencyKey() []byte {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return nil
+}
+
+type ReservationReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True if the call did what it is for, now or when it was sent first: the copies are held (Reserve), bought (Confirm) or
+	// not held any more and not bought (Release).
+	Success bool   `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The reservation's state after this call.
+	Outcome ReservationOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=quire_client.bookstore.ReservationOutcome" json:"outcome,omitempty"`
+	// The number in the transaction log of the entry that brought it there; 0 when nothing was written there. After Confirm
+	// it is the purchase's number.
+	Number int64 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	// Copies that can be bought or reserved after that entry; absent when there is no such book.
+	StockLeft *int32 `protobuf:"varint,5,opt,name=stock_left,json=stockLeft,proto3,oneof" json:"stock_left,omitempty"`
+	// True if an earlier call with the same key brought it there, or if time did.
+	Replayed bool `protobuf:"varint,6,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// The book and the copies of the reservation; 0 if there is none.
+	Id       int32 `protobuf:"varint,7,opt,name=id,proto3" json:"id,omitempty"`
+	Quantity int32 `protobuf:"varint,8,opt,name=quantity,proto3" json:"quantity,omitempty"`
+	// When the copies are or were given back by themselves, in milliseconds since 1970-01-01T00:00:00Z by the server's clock;
+	// 0 if there is no reservation.
+	UntilMs       int64 `protobuf:"varint,9,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationReply) Reset() {
+	*x = ReservationReply{}
+	mi := &file_quire_client_bookstore_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationReply) ProtoMessage() {}
+
+func (x *ReservationReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_client_bookstore_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationReply.ProtoReflect.Descriptor instead.
+func (*ReservationReply) Descriptor() ([]byte, []int) {
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReservationReply) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *ReservationReply) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ReservationReply) GetOutcome() ReservationOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return ReservationOutcome_RESERVATION_OUTCOME_UNSPECIFIED
+}
+
+func (x *ReservationReply) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReservationReply) GetStockLeft() int32 {
+	if x != nil && x.StockLeft != nil {
+		return *x.StockLeft
+	}
+	return 0
+}
+
+func (x *ReservationReply) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ReservationReply) GetId() int32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ReservationReply) GetQuantity() int32 {
+	if x != nil {
+		return x.Quantity
+	}
+	return 0
+}
+
+func (x *ReservationReply) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent or 0 means the server's default.
@@ -1053,7 +1378,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[13]
+	mi := &file_quire_client_bookstore_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1390,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[13]
+	mi := &file_quire_client_bookstore_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1403,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{13}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRequest) GetPageSize() int32 {
@@ -1106,7 +1431,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[14]
+	mi := &file_quire_client_bookstore_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1443,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[14]
+	mi := &file_quire_client_bookstore_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1456,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{14}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListReply) GetBooks() []*Book {
@@ -1160,7 +1485,7 @@ type RestockRequest struct {
 
 func (x *RestockRequest) Reset() {
 	*x = RestockRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[15]
+	mi := &file_quire_client_bookstore_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1497,7 @@ func (x *RestockRequest) String() string {
 func (*RestockRequest) ProtoMessage() {}
 
 func (x *RestockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[15]
+	mi := &file_quire_client_bookstore_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1510,7 @@ func (x *RestockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestockRequest.ProtoReflect.Descriptor instead.
 func (*RestockRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{15}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RestockRequest) GetAmount() int32 {
@@ -1221,7 +1546,7 @@ type RestockReply struct {
 
 func (x *RestockReply) Reset() {
 	*x = RestockReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[16]
+	mi := &file_quire_client_bookstore_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1558,7 @@ func (x *RestockReply) String() string {
 func (*RestockReply) ProtoMessage() {}
 
 func (x *RestockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[16]
+	mi := &file_quire_client_bookstore_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1571,7 @@ func (x *RestockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestockReply.ProtoReflect.Descriptor instead.
 func (*RestockReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{16}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RestockReply) GetBooksRaised() int64 {
@@ -1308,7 +1633,7 @@ type UpdatePriceRequest struct {
 
 func (x *UpdatePriceRequest) Reset() {
 	*x = UpdatePriceRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[17]
+	mi := &file_quire_client_bookstore_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1645,7 @@ func (x *UpdatePriceRequest) String() string {
 func (*UpdatePriceRequest) ProtoMessage() {}
 
 func (x *UpdatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[17]
+	mi := &file_quire_client_bookstore_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1658,7 @@ func (x *UpdatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePriceRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{17}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdatePriceRequest) GetId() int32 {
@@ -1364,7 +1689,7 @@ type UpdatePriceReply struct {
 
 func (x *UpdatePriceReply) Reset() {
 	*x = UpdatePriceReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[18]
+	mi := &file_quire_client_bookstore_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1701,7 @@ func (x *UpdatePriceReply) String() string {
 func (*UpdatePriceReply) ProtoMessage() {}
 
 func (x *UpdatePriceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[18]
+	mi := &file_quire_client_bookstore_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1714,7 @@ func (x *UpdatePriceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePriceReply.ProtoReflect.Descriptor instead.
 func (*UpdatePriceReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{18}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdatePriceReply) GetSuccess() bool {
@@ -1441,7 +1766,7 @@ type AddBookRequest struct {
 
 func (x *AddBookRequest) Reset() {
 	*x = AddBookRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[19]
+	mi := &file_quire_client_bookstore_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1778,7 @@ func (x *AddBookRequest) String() string {
 func (*AddBookRequest) ProtoMessage() {}
 
 func (x *AddBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[19]
+	mi := &file_quire_client_bookstore_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1791,7 @@ func (x *AddBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddBookRequest.ProtoReflect.Descriptor instead.
 func (*AddBookRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{19}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AddBookRequest) GetId() int32 {
@@ -1519,7 +1844,7 @@ type AddBookReply struct {
 
 func (x *AddBookReply) Reset() {
 	*x = AddBookReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[20]
+	mi := &file_quire_client_bookstore_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1856,7 @@ func (x *AddBookReply) String() string {
 func (*AddBookReply) ProtoMessage() {}
 
 func (x *AddBookReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[20]
+	mi := &file_quire_client_bookstore_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1869,7 @@ func (x *AddBookReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddBookReply.ProtoReflect.Descriptor instead.
 func (*AddBookReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{20}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AddBookReply) GetSuccess() bool {
@@ -1589,7 +1914,7 @@ type EditBookRequest struct {
 
 func (x *EditBookRequest) Reset() {
 	*x = EditBookRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[21]
+	mi := &file_quire_client_bookstore_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1926,7 @@ func (x *EditBookRequest) String() string {
 func (*EditBookRequest) ProtoMessage() {}
 
 func (x *EditBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[21]
+	mi := &file_quire_client_bookstore_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1939,7 @@ func (x *EditBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditBookRequest.ProtoReflect.Descriptor instead.
 func (*EditBookRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{21}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EditBookRequest) GetId() int32 {
@@ -1668,7 +1993,7 @@ type EditBookReply struct {
 
 func (x *EditBookReply) Reset() {
 	*x = EditBookReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[22]
+	mi := &file_quire_client_bookstore_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +2005,7 @@ func (x *EditBookReply) String() string {
 func (*EditBookReply) ProtoMessage() {}
 
 func (x *EditBookReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[22]
+	mi := &file_quire_client_bookstore_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +2018,7 @@ func (x *EditBookReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditBookReply.ProtoReflect.Descriptor instead.
 func (*EditBookReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{22}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EditBookReply) GetSuccess() bool {
@@ -1743,7 +2068,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[23]
+	mi := &file_quire_client_bookstore_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2080,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[23]
+	mi := &file_quire_client_bookstore_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2093,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{23}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImportRequest) GetApply() bool {
@@ -1802,7 +2127,7 @@ type ImportReply struct {
 
 func (x *ImportReply) Reset() {
 	*x = ImportReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[24]
+	mi := &file_quire_client_bookstore_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +2139,7 @@ func (x *ImportReply) String() string {
 func (*ImportReply) ProtoMessage() {}
 
 func (x *ImportReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[24]
+	mi := &file_quire_client_bookstore_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +2152,7 @@ func (x *ImportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReply.ProtoReflect.Descriptor instead.
 func (*ImportReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{24}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ImportReply) GetAdded() int64 {
@@ -1884,7 +2209,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[25]
+	mi := &file_quire_client_bookstore_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2221,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[25]
+	mi := &file_quire_client_bookstore_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2234,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{25}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RefusedRow) GetLine() int64 {
@@ -1943,7 +2268,7 @@ type ChangedBook struct {
 
 func (x *ChangedBook) Reset() {
 	*x = ChangedBook{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[26]
+	mi := &file_quire_client_bookstore_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2280,7 @@ func (x *ChangedBook) String() string {
 func (*ChangedBook) ProtoMessage() {}
 
 func (x *ChangedBook) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[26]
+	mi := &file_quire_client_bookstore_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2293,7 @@ func (x *ChangedBook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedBook.ProtoReflect.Descriptor instead.
 func (*ChangedBook) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{26}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ChangedBook) GetBefore() *Book {
@@ -2001,7 +2326,7 @@ type SalesRequest struct {
 
 func (x *SalesRequest) Reset() {
 	*x = SalesRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[27]
+	mi := &file_quire_client_bookstore_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2013,7 +2338,7 @@ func (x *SalesRequest) String() string {
 func (*SalesRequest) ProtoMessage() {}
 
 func (x *SalesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[27]
+	mi := &file_quire_client_bookstore_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2026,7 +2351,7 @@ func (x *SalesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SalesRequest.ProtoReflect.Descriptor instead.
 func (*SalesRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{27}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SalesRequest) GetFromMs() int64 {
@@ -2069,7 +2394,7 @@ type SalesReply struct {
 
 func (x *SalesReply) Reset() {
 	*x = SalesReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[28]
+	mi := &file_quire_client_bookstore_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2406,7 @@ func (x *SalesReply) String() string {
 func (*SalesReply) ProtoMessage() {}
 
 func (x *SalesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[28]
+	mi := &file_quire_client_bookstore_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2419,7 @@ func (x *SalesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SalesReply.ProtoReflect.Descriptor instead.
 func (*SalesReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{28}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SalesReply) GetRows() []*SalesRow {
@@ -2130,7 +2455,7 @@ type SalesRow struct {
 
 func (x *SalesRow) Reset() {
 	*x = SalesRow{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[29]
+	mi := &file_quire_client_bookstore_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2467,7 @@ func (x *SalesRow) String() string {
 func (*SalesRow) ProtoMessage() {}
 
 func (x *SalesRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[29]
+	mi := &file_quire_client_bookstore_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2480,7 @@ func (x *SalesRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SalesRow.ProtoReflect.Descriptor instead.
 func (*SalesRow) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{29}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SalesRow) GetDay() string {
@@ -2226,7 +2551,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[30]
+	mi := &file_quire_client_bookstore_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2563,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[30]
+	mi := &file_quire_client_bookstore_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2576,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{30}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogRequest) GetPageSize() int32 {
@@ -2308,7 +2633,7 @@ type LogReply struct {
 
 func (x *LogReply) Reset() {
 	*x = LogReply{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[31]
+	mi := &file_quire_client_bookstore_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2645,7 @@ func (x *LogReply) String() string {
 func (*LogReply) ProtoMessage() {}
 
 func (x *LogReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[31]
+	mi := &file_quire_client_bookstore_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2658,7 @@ func (x *LogReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogReply.ProtoReflect.Descriptor instead.
 func (*LogReply) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{31}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogReply) GetEntries() []*LogEntry {
@@ -2360,7 +2685,7 @@ type TailLogRequest struct {
 
 func (x *TailLogRequest) Reset() {
 	*x = TailLogRequest{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[32]
+	mi := &file_quire_client_bookstore_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2697,7 @@ func (x *TailLogRequest) String() string {
 func (*TailLogRequest) ProtoMessage() {}
 
 func (x *TailLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[32]
+	mi := &file_quire_client_bookstore_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2710,7 @@ func (x *TailLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailLogRequest.ProtoReflect.Descriptor instead.
 func (*TailLogRequest) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{32}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TailLogRequest) GetAfterNumber() int64 {
@@ -2403,7 +2728,7 @@ type LogEntry struct {
 	TimeMs int64        `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	Kind   LogEntryKind `protobuf:"varint,3,opt,name=kind,proto3,enum=quire_client.bookstore.LogEntryKind" json:"kind,omitempty"`
 	BookId int32        `protobuf:"varint,4,opt,name=book_id,json=bookId,proto3" json:"book_id,omitempty"`
-	// Copies that a purchase asked for; absent for other kinds.
+	// Copies that a purchase or a reservation asked for; absent for other kinds.
 	Quantity *int32 `protobuf:"varint,5,opt,name=quantity,proto3,oneof" json:"quantity,omitempty"`
 	// Copies, or cents for a price change: 0 for a book that came into the catalogue, absent when there was no such book.
 	Before         *int64 `protobuf:"varint,6,opt,name=before,proto3,oneof" json:"before,omitempty"`
@@ -2411,14 +2736,17 @@ type LogEntry struct {
 	IdempotencyKey []byte `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// The operator who made the change: a credential's name, `console`, or `-` if the server asked for no credential. Empty
 	// for purchases and for changes by other programs.
-	Actor         string `protobuf:"bytes,9,opt,name=actor,proto3" json:"actor,omitempty"`
+	Actor string `protobuf:"bytes,9,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When the copies of a reservation are given back by themselves, in milliseconds since 1970-01-01T00:00:00Z; absent for
+	// other kinds.
+	UntilMs       *int64 `protobuf:"varint,10,opt,name=until_ms,json=untilMs,proto3,oneof" json:"until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_quire_client_bookstore_proto_msgTypes[33]
+	mi := &file_quire_client_bookstore_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2758,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_client_bookstore_proto_msgTypes[33]
+	mi := &file_quire_client_bookstore_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2771,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{33}
+	return file_quire_client_bookstore_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LogEntry) GetNumber() int64 {
@@ -2509,6 +2837,13 @@ func (x *LogEntry) GetActor() string {
 	return ""
 }
 
+func (x *LogEntry) GetUntilMs() int64 {
+	if x != nil && x.UntilMs != nil {
+		return *x.UntilMs
+	}
+	return 0
+}
+
 var File_quire_client_bookstore_proto protoreflect.FileDescriptor
 
 const file_quire_client_bookstore_proto_rawDesc = "" +
@@ -2528,7 +2863,7 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x1f\n" +
 	"\bquantity\x18\x02 \x01(\x05H\x00R\bquantity\x88\x01\x01\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\fR\x0eidempotencyKeyB\v\n" +
-	"\t_quantity\"\xab\x01\n" +
+	"\t_quantity\"\xbf\x01\n" +
 	"\x04Book\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2537,7 +2872,8 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x05price\x18\x05 \x01(\x01R\x05price\x12\x1f\n" +
 	"\vprice_cents\x18\x06 \x01(\x03R\n" +
 	"priceCents\x12\x1a\n" +
-	"\bdelisted\x18\a \x01(\bR\bdelisted\"\x9f\x01\n" +
+	"\bdelisted\x18\a \x01(\bR\bdelisted\x12\x12\n" +
+	"\x04held\x18\b \x01(\x05R\x04held\"\x9f\x01\n" +
 	"\rBookListReply\x12\x18\n" +
 	"\asuccess\x18\x01 \x01(\bR\asuccess\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x122\n" +
@@ -2574,7 +2910,29 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\asuccess\x18\x01 \x01(\bR\asuccess\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
 	"\areceipt\x18\x03 \x01(\tR\areceipt\x12\x17\n" +
-	"\alog_key\x18\x04 \x01(\tR\x06logKey\"I\n" +
+	"\alog_key\x18\x04 \x01(\tR\x06logKey\"\xa2\x01\n" +
+	"\x0eReserveRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x1f\n" +
+	"\bquantity\x18\x02 \x01(\x05H\x00R\bquantity\x88\x01\x01\x12'\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\fR\x0eidempotencyKey\x12\x1d\n" +
+	"\aseconds\x18\x04 \x01(\x05H\x01R\aseconds\x88\x01\x01B\v\n" +
+	"\t_quantityB\n" +
+	"\n" +
+	"\b_seconds\"=\n" +
+	"\x12ReservationRequest\x12'\n" +
+	"\x0fidempotency_key\x18\x01 \x01(\fR\x0eidempotencyKey\"\xba\x02\n" +
+	"\x10ReservationReply\x12\x18\n" +
+	"\asuccess\x18\x01 \x01(\bR\asuccess\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12D\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2*.quire_client.bookstore.ReservationOutcomeR\aoutcome\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x03R\x06number\x12\"\n" +
+	"\n" +
+	"stock_left\x18\x05 \x01(\x05H\x00R\tstockLeft\x88\x01\x01\x12\x1a\n" +
+	"\breplayed\x18\x06 \x01(\bR\breplayed\x12\x0e\n" +
+	"\x02id\x18\a \x01(\x05R\x02id\x12\x1a\n" +
+	"\bquantity\x18\b \x01(\x05R\bquantity\x12\x19\n" +
+	"\buntil_ms\x18\t \x01(\x03R\auntilMsB\r\n" +
+	"\v_stock_left\"I\n" +
 	"\vListRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2698,7 +3056,7 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"I\n" +
 	"\x0eTailLogRequest\x12&\n" +
 	"\fafter_number\x18\x01 \x01(\x03H\x00R\vafterNumber\x88\x01\x01B\x0f\n" +
-	"\r_after_number\"\xc8\x02\n" +
+	"\r_after_number\"\xf5\x02\n" +
 	"\bLogEntry\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x128\n" +
@@ -2708,10 +3066,23 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x06before\x18\x06 \x01(\x03H\x01R\x06before\x88\x01\x01\x12\x19\n" +
 	"\x05after\x18\a \x01(\x03H\x02R\x05after\x88\x01\x01\x12'\n" +
 	"\x0fidempotency_key\x18\b \x01(\fR\x0eidempotencyKey\x12\x14\n" +
-	"\x05actor\x18\t \x01(\tR\x05actorB\v\n" +
+	"\x05actor\x18\t \x01(\tR\x05actor\x12\x1e\n" +
+	"\buntil_ms\x18\n" +
+	" \x01(\x03H\x03R\auntilMs\x88\x01\x01B\v\n" +
 	"\t_quantityB\t\n" +
 	"\a_beforeB\b\n" +
-	"\x06_after*\x92\x01\n" +
+	"\x06_afterB\v\n" +
+	"\t_until_ms*\xd0\x02\n" +
+	"\x12ReservationOutcome\x12#\n" +
+	"\x1fRESERVATION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18RESERVATION_OUTCOME_HELD\x10\x01\x12\x1e\n" +
+	"\x1aRESERVATION_OUTCOME_BOUGHT\x10\x02\x12 \n" +
+	"\x1cRESERVATION_OUTCOME_RELEASED\x10\x03\x12\x1f\n" +
+	"\x1bRESERVATION_OUTCOME_EXPIRED\x10\x04\x12 \n" +
+	"\x1cRESERVATION_OUTCOME_SOLD_OUT\x10\x05\x12\x1f\n" +
+	"\x1bRESERVATION_OUTCOME_TOO_FEW\x10\x06\x12$\n" +
+	" RESERVATION_OUTCOME_NO_SUCH_BOOK\x10\a\x12+\n" +
+	"'RESERVATION_OUTCOME_NO_SUCH_RESERVATION\x10\b*\x92\x01\n" +
 	"\n" +
 	"BuyOutcome\x12\x1b\n" +
 	"\x17BUY_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2723,7 +3094,7 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x14SALES_BY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSALES_BY_DAY\x10\x01\x12\x11\n" +
 	"\rSALES_BY_BOOK\x10\x02\x12\x19\n" +
-	"\x15SALES_BY_DAY_AND_BOOK\x10\x03*\xc3\x02\n" +
+	"\x15SALES_BY_DAY_AND_BOOK\x10\x03*\xfd\x02\n" +
 	"\fLogEntryKind\x12\x1e\n" +
 	"\x1aLOG_ENTRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14LOG_ENTRY_KIND_ADDED\x10\x01\x12\x1b\n" +
@@ -2736,7 +3107,9 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"\x15LOG_ENTRY_KIND_EDITED\x10\b\x12\x1b\n" +
 	"\x17LOG_ENTRY_KIND_DELISTED\x10\t\x12\x19\n" +
 	"\x15LOG_ENTRY_KIND_LISTED\x10\n" +
-	"2\xa9\x05\n" +
+	"\x12\x1b\n" +
+	"\x17LOG_ENTRY_KIND_RESERVED\x10\v\x12\x1b\n" +
+	"\x17LOG_ENTRY_KIND_RELEASED\x10\f2\xc8\a\n" +
 	"\tBookStore\x12V\n" +
 	"\x05Hello\x12$.quire_client.bookstore.HelloRequest\x1a\".quire_client.bookstore.HelloReply\"\x03\x90\x02\x01\x12^\n" +
 	"\x06Search\x12(.quire_client.bookstore.BookTopicRequest\x1a%.quire_client.bookstore.BookListReply\"\x03\x90\x02\x01\x12f\n" +
@@ -2745,7 +3118,10 @@ const file_quire_client_bookstore_proto_rawDesc = "" +
 	"ListTopics\x12).quire_client.bookstore.ListTopicsRequest\x1a'.quire_client.bookstore.ListTopicsReply\"\x03\x90\x02\x01\x12_\n" +
 	"\x06Lookup\x12).quire_client.bookstore.ItemNumberRequest\x1a%.quire_client.bookstore.BookInfoReply\"\x03\x90\x02\x01\x12V\n" +
 	"\x03Buy\x12).quire_client.bookstore.ItemNumberRequest\x1a$.quire_client.bookstore.BuyBookReply\x12\\\n" +
-	"\aReceipt\x12&.quire_client.bookstore.ReceiptRequest\x1a$.quire_client.bookstore.ReceiptReply\"\x03\x90\x02\x012\xaf\x06\n" +
+	"\aReceipt\x12&.quire_client.bookstore.ReceiptRequest\x1a$.quire_client.bookstore.ReceiptReply\"\x03\x90\x02\x01\x12[\n" +
+	"\aReserve\x12&.quire_client.bookstore.ReserveRequest\x1a(.quire_client.bookstore.ReservationReply\x12_\n" +
+	"\aConfirm\x12*.quire_client.bookstore.ReservationRequest\x1a(.quire_client.bookstore.ReservationReply\x12_\n" +
+	"\aRelease\x12*.quire_client.bookstore.ReservationRequest\x1a(.quire_client.bookstore.ReservationReply2\xaf\x06\n" +
 	"\x05Admin\x12S\n" +
 	"\x04List\x12#.quire_client.bookstore.ListRequest\x1a!.quire_client.bookstore.ListReply\"\x03\x90\x02\x01\x12W\n" +
 	"\aRestock\x12&.quire_client.bookstore.RestockRequest\x1a$.quire_client.bookstore.RestockReply\x12c\n" +
@@ -2769,103 +3145,114 @@ func file_quire_client_bookstore_proto_rawDescGZIP() []byte {
 	return file_quire_client_bookstore_proto_rawDescData
 }
 
-var file_quire_client_bookstore_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quire_client_bookstore_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_quire_client_bookstore_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_quire_client_bookstore_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_quire_client_bookstore_proto_goTypes = []any{
-	(BuyOutcome)(0),            // 0: quire_client.bookstore.BuyOutcome
-	(SalesBy)(0),               // 1: quire_client.bookstore.SalesBy
-	(LogEntryKind)(0),          // 2: quire_client.bookstore.LogEntryKind
-	(*HelloRequest)(nil),       // 3: quire_client.bookstore.HelloRequest
-	(*HelloReply)(nil),         // 4: quire_client.bookstore.HelloReply
-	(*BookTopicRequest)(nil),   // 5: quire_client.bookstore.BookTopicRequest
-	(*ItemNumberRequest)(nil),  // 6: quire_client.bookstore.ItemNumberRequest
-	(*Book)(nil),               // 7: quire_client.bookstore.Book
-	(*BookListReply)(nil),      // 8: quire_client.bookstore.BookListReply
-	(*ListTopicsRequest)(nil),  // 9: quire_client.bookstore.ListTopicsRequest
-	(*ListTopicsReply)(nil),    // 10: quire_client.bookstore.ListTopicsReply
-	(*Topic)(nil),              // 11: quire_client.bookstore.Topic
-	(*BookInfoReply)(nil),      // 12: quire_client.bookstore.BookInfoReply
-	(*BuyBookReply)(nil),       // 13: quire_client.bookstore.BuyBookReply
-	(*ReceiptRequest)(nil),     // 14: quire_client.bookstore.ReceiptRequest
-	(*ReceiptReply)(nil),       // 15: quire_client.bookstore.ReceiptReply
-	(*ListRequest)(nil),        // 16: quire_client.bookstore.ListRequest
-	(*ListReply)(nil),          // 17: quire_client.bookstore.ListReply
-	(*RestockRequest)(nil),     // 18: quire_client.bookstore.RestockRequest
-	(*RestockReply)(nil),       // 19: quire_client.bookstore.RestockReply
-	(*UpdatePriceRequest)(nil), // 20: quire_client.bookstore.UpdatePriceRequest
-	(*UpdatePriceReply)(nil),   // 21: quire_client.bookstore.UpdatePriceReply
-	(*AddBookRequest)(nil),     // 22: quire_client.bookstore.AddBookRequest
-	(*AddBookReply)(nil),       // 23: quire_client.bookstore.AddBookReply
-	(*EditBookRequest)(nil),    // 24: quire_client.bookstore.EditBookRequest
-	(*EditBookReply)(nil),      // 25: quire_client.bookstore.EditBookReply
-	(*ImportRequest)(nil),      // 26: quire_client.bookstore.ImportRequest
-	(*ImportReply)(nil),        // 27: quire_client.bookstore.ImportReply
-	(*RefusedRow)(nil),         // 28: quire_client.bookstore.RefusedRow
-	(*ChangedBook)(nil),        // 29: quire_client.bookstore.ChangedBook
-	(*SalesRequest)(nil),       // 30: quire_client.bookstore.SalesRequest
-	(*SalesReply)(nil),         // 31: quire_client.bookstore.SalesReply
-	(*SalesRow)(nil),           // 32: quire_client.bookstore.SalesRow
-	(*LogRequest)(nil),         // 33: quire_client.bookstore.LogRequest
-	(*LogReply)(nil),           // 34: quire_client.bookstore.LogReply
-	(*TailLogRequest)(nil),     // 35: quire_client.bookstore.TailLogRequest
-	(*LogEntry)(nil),           // 36: quire_client.bookstore.LogEntry
+	(ReservationOutcome)(0),    // 0: quire_client.bookstore.ReservationOutcome
+	(BuyOutcome)(0),            // 1: quire_client.bookstore.BuyOutcome
+	(SalesBy)(0),               // 2: quire_client.bookstore.SalesBy
+	(LogEntryKind)(0),          // 3: quire_client.bookstore.LogEntryKind
+	(*HelloRequest)(nil),       // 4: quire_client.bookstore.HelloRequest
+	(*HelloReply)(nil),         // 5: quire_client.bookstore.HelloReply
+	(*BookTopicRequest)(nil),   // 6: quire_client.bookstore.BookTopicRequest
+	(*ItemNumberRequest)(nil),  // 7: quire_client.bookstore.ItemNumberRequest
+	(*Book)(nil),               // 8: quire_client.bookstore.Book
+	(*BookListReply)(nil),      // 9: quire_client.bookstore.BookListReply
+	(*ListTopicsRequest)(nil),  // 10: quire_client.bookstore.ListTopicsRequest
+	(*ListTopicsReply)(nil),    // 11: quire_client.bookstore.ListTopicsReply
+	(*Topic)(nil),              // 12: quire_client.bookstore.Topic
+	(*BookInfoReply)(nil),      // 13: quire_client.bookstore.BookInfoReply
+	(*BuyBookReply)(nil),       // 14: quire_client.bookstore.BuyBookReply
+	(*ReceiptRequest)(nil),     // 15: quire_client.bookstore.ReceiptRequest
+	(*ReceiptReply)(nil),       // 16: quire_client.bookstore.ReceiptReply
+	(*ReserveRequest)(nil),     // 17: quire_client.bookstore.ReserveRequest
+	(*ReservationRequest)(nil), // 18: quire_client.bookstore.ReservationRequest
+	(*ReservationReply)(nil),   // 19: quire_client.bookstore.ReservationReply
+	(*ListRequest)(nil),        // 20: quire_client.bookstore.ListRequest
+	(*ListReply)(nil),          // 21: quire_client.bookstore.ListReply
+	(*RestockRequest)(nil),     // 22: quire_client.bookstore.RestockRequest
+	(*RestockReply)(nil),       // 23: quire_client.bookstore.RestockReply
+	(*UpdatePriceRequest)(nil), // 24: quire_client.bookstore.UpdatePriceRequest
+	(*UpdatePriceReply)(nil),   // 25: quire_client.bookstore.UpdatePriceReply
+	(*AddBookRequest)(nil),     // 26: quire_client.bookstore.AddBookRequest
+	(*AddBookReply)(nil),       // 27: quire_client.bookstore.AddBookReply
+	(*EditBookRequest)(nil),    // 28: quire_client.bookstore.EditBookRequest
+	(*EditBookReply)(nil),      // 29: quire_client.bookstore.EditBookReply
+	(*ImportRequest)(nil),      // 30: quire_client.bookstore.ImportRequest
+	(*ImportReply)(nil),        // 31: quire_client.bookstore.ImportReply
+	(*RefusedRow)(nil),         // 32: quire_client.bookstore.RefusedRow
+	(*ChangedBook)(nil),        // 33: quire_client.bookstore.ChangedBook
+	(*SalesRequest)(nil),       // 34: quire_client.bookstore.SalesRequest
+	(*SalesReply)(nil),         // 35: quire_client.bookstore.SalesReply
+	(*SalesRow)(nil),           // 36: quire_client.bookstore.SalesRow
+	(*LogRequest)(nil),         // 37: quire_client.bookstore.LogRequest
+	(*LogReply)(nil),           // 38: quire_client.bookstore.LogReply
+	(*TailLogRequest)(nil),     // 39: quire_client.bookstore.TailLogRequest
+	(*LogEntry)(nil),           // 40: quire_client.bookstore.LogEntry
 }
 var file_quire_client_bookstore_proto_depIdxs = []int32{
-	7,  // 0: quire_client.bookstore.BookListReply.books:type_name -> quire_client.bookstore.Book
-	11, // 1: quire_client.bookstore.ListTopicsReply.topics:type_name -> quire_client.bookstore.Topic
-	7,  // 2: quire_client.bookstore.BookInfoReply.book:type_name -> quire_client.bookstore.Book
-	0,  // 3: quire_client.bookstore.BuyBookReply.outcome:type_name -> quire_client.bookstore.BuyOutcome
-	7,  // 4: quire_client.bookstore.ListReply.books:type_name -> quire_client.bookstore.Book
-	7,  // 5: quire_client.bookstore.AddBookReply.book:type_name -> quire_client.bookstore.Book
-	7,  // 6: quire_client.bookstore.EditBookReply.before:type_name -> quire_client.bookstore.Book
-	7,  // 7: quire_client.bookstore.EditBookReply.after:type_name -> quire_client.bookstore.Book
-	28, // 8: quire_client.bookstore.ImportReply.refused_rows:type_name -> quire_client.bookstore.RefusedRow
-	29, // 9: quire_client.bookstore.ImportReply.changes:type_name -> quire_client.bookstore.ChangedBook
-	7,  // 10: quire_client.bookstore.ChangedBook.before:type_name -> quire_client.bookstore.Book
-	7,  // 11: quire_client.bookstore.ChangedBook.after:type_name -> quire_client.bookstore.Book
-	1,  // 12: quire_client.bookstore.SalesRequest.by:type_name -> quire_client.bookstore.SalesBy
-	32, // 13: quire_client.bookstore.SalesReply.rows:type_name -> quire_client.bookstore.SalesRow
-	32, // 14: quire_client.bookstore.SalesReply.total:type_name -> quire_client.bookstore.SalesRow
-	2,  // 15: quire_client.bookstore.LogRequest.kinds:type_name -> quire_client.bookstore.LogEntryKind
-	36, // 16: quire_client.bookstore.LogReply.entries:type_name -> quire_client.bookstore.LogEntry
-	2,  // 17: quire_client.bookstore.LogEntry.kind:type_name -> quire_client.bookstore.LogEntryKind
-	3,  // 18: quire_client.bookstore.BookStore.Hello:input_type -> quire_client.bookstore.HelloRequest
-	5,  // 19: quire_client.bookstore.BookStore.Search:input_type -> quire_client.bookstore.BookTopicRequest
-	5,  // 20: quire_client.bookstore.BookStore.SearchStream:input_type -> quire_client.bookstore.BookTopicRequest
-	9,  // 21: quire_client.bookstore.BookStore.ListTopics:input_type -> quire_client.bookstore.ListTopicsRequest
-	6,  // 22: quire_client.bookstore.BookStore.Lookup:input_type -> quire_client.bookstore.ItemNumberRequest
-	6,  // 23: quire_client.bookstore.BookStore.Buy:input_type -> quire_client.bookstore.ItemNumberRequest
-	14, // 24: quire_client.bookstore.BookStore.Receipt:input_type -> quire_client.bookstore.ReceiptRequest
-	16, // 25: quire_client.bookstore.Admin.List:input_type -> quire_client.bookstore.ListRequest
-	18, // 26: quire_client.bookstore.Admin.Restock:input_type -> quire_client.bookstore.RestockRequest
-	20, // 27: quire_client.bookstore.Admin.UpdatePrice:input_type -> quire_client.bookstore.UpdatePriceRequest
-	22, // 28: quire_client.bookstore.Admin.AddBook:input_type -> quire_client.bookstore.AddBookRequest
-	24, // 29: quire_client.bookstore.Admin.EditBook:input_type -> quire_client.bookstore.EditBookRequest
-	26, // 30: quire_client.bookstore.Admin.Import:input_type -> quire_client.bookstore.ImportRequest
-	30, // 31: quire_client.bookstore.Admin.Sales:input_type -> quire_client.bookstore.SalesRequest
-	33, // 32: quire_client.bookstore.Admin.Log:input_type -> quire_client.bookstore.LogRequest
-	35, // 33: quire_client.bookstore.Admin.TailLog:input_type -> quire_client.bookstore.TailLogRequest
-	4,  // 34: quire_client.bookstore.BookStore.Hello:output_type -> quire_client.bookstore.HelloReply
-	8,  // 35: quire_client.bookstore.BookStore.Search:output_type -> quire_client.bookstore.BookListReply
-	8,  // 36: quire_client.bookstore.BookStore.SearchStream:output_type -> quire_client.bookstore.BookListReply
-	10, // 37: quire_client.bookstore.BookStore.ListTopics:output_type -> quire_client.bookstore.ListTopicsReply
-	12, // 38: quire_client.bookstore.BookStore.Lookup:output_type -> quire_client.bookstore.BookInfoReply
-	13, // 39: quire_client.bookstore.BookStore.Buy:output_type -> quire_client.bookstore.BuyBookReply
-	15, // 40: quire_client.bookstore.BookStore.Receipt:output_type -> quire_client.bookstore.ReceiptReply
-	17, // 41: quire_client.bookstore.Admin.List:output_type -> quire_client.bookstore.ListReply
-	19, // 42: quire_client.bookstore.Admin.Restock:output_type -> quire_client.bookstore.RestockReply
-	21, // 43: quire_client.bookstore.Admin.UpdatePrice:output_type -> quire_client.bookstore.UpdatePriceReply
-	23, // 44: quire_client.bookstore.Admin.AddBook:output_type -> quire_client.bookstore.AddBookReply
-	25, // 45: quire_client.bookstore.Admin.EditBook:output_type -> quire_client.bookstore.EditBookReply
-	27, // 46: quire_client.bookstore.Admin.Import:output_type -> quire_client.bookstore.ImportReply
-	31, // 47: quire_client.bookstore.Admin.Sales:output_type -> quire_client.bookstore.SalesReply
-	34, // 48: quire_client.bookstore.Admin.Log:output_type -> quire_client.bookstore.LogReply
-	36, // 49: quire_client.bookstore.Admin.TailLog:output_type -> quire_client.bookstore.LogEntry
-	34, // [34:50] is the sub-list for method output_type
-	18, // [18:34] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	8,  // 0: quire_client.bookstore.BookListReply.books:type_name -> quire_client.bookstore.Book
+	12, // 1: quire_client.bookstore.ListTopicsReply.topics:type_name -> quire_client.bookstore.Topic
+	8,  // 2: quire_client.bookstore.BookInfoReply.book:type_name -> quire_client.bookstore.Book
+	1,  // 3: quire_client.bookstore.BuyBookReply.outcome:type_name -> quire_client.bookstore.BuyOutcome
+	0,  // 4: quire_client.bookstore.ReservationReply.outcome:type_name -> quire_client.bookstore.ReservationOutcome
+	8,  // 5: quire_client.bookstore.ListReply.books:type_name -> quire_client.bookstore.Book
+	8,  // 6: quire_client.bookstore.AddBookReply.book:type_name -> quire_client.bookstore.Book
+	8,  // 7: quire_client.bookstore.EditBookReply.before:type_name -> quire_client.bookstore.Book
+	8,  // 8: quire_client.bookstore.EditBookReply.after:type_name -> quire_client.bookstore.Book
+	32, // 9: quire_client.bookstore.ImportReply.refused_rows:type_name -> quire_client.bookstore.RefusedRow
+	33, // 10: quire_client.bookstore.ImportReply.changes:type_name -> quire_client.bookstore.ChangedBook
+	8,  // 11: quire_client.bookstore.ChangedBook.before:type_name -> quire_client.bookstore.Book
+	8,  // 12: quire_client.bookstore.ChangedBook.after:type_name -> quire_client.bookstore.Book
+	2,  // 13: quire_client.bookstore.SalesRequest.by:type_name -> quire_client.bookstore.SalesBy
+	36, // 14: quire_client.bookstore.SalesReply.rows:type_name -> quire_client.bookstore.SalesRow
+	36, // 15: quire_client.bookstore.SalesReply.total:type_name -> quire_client.bookstore.SalesRow
+	3,  // 16: quire_client.bookstore.LogRequest.kinds:type_name -> quire_client.bookstore.LogEntryKind
+	40, // 17: quire_client.bookstore.LogReply.entries:type_name -> quire_client.bookstore.LogEntry
+	3,  // 18: quire_client.bookstore.LogEntry.kind:type_name -> quire_client.bookstore.LogEntryKind
+	4,  // 19: quire_client.bookstore.BookStore.Hello:input_type -> quire_client.bookstore.HelloRequest
+	6,  // 20: quire_client.bookstore.BookStore.Search:input_type -> quire_client.bookstore.BookTopicRequest
+	6,  // 21: quire_client.bookstore.BookStore.SearchStream:input_type -> quire_client.bookstore.BookTopicRequest
+	10, // 22: quire_client.bookstore.BookStore.ListTopics:input_type -> quire_client.bookstore.ListTopicsRequest
+	7,  // 23: quire_client.bookstore.BookStore.Lookup:input_type -> quire_client.bookstore.ItemNumberRequest
+	7,  // 24: quire_client.bookstore.BookStore.Buy:input_type -> quire_client.bookstore.ItemNumberRequest
+	15, // 25: quire_client.bookstore.BookStore.Receipt:input_type -> quire_client.bookstore.ReceiptRequest
+	17, // 26: quire_client.bookstore.BookStore.Reserve:input_type -> quire_client.bookstore.ReserveRequest
+	18, // 27: quire_client.bookstore.BookStore.Confirm:input_type -> quire_client.bookstore.ReservationRequest
+	18, // 28: quire_client.bookstore.BookStore.Release:input_type -> quire_client.bookstore.ReservationRequest
+	20, // 29: quire_client.bookstore.Admin.List:input_type -> quire_client.bookstore.ListRequest
+	22, // 30: quire_client.bookstore.Admin.Restock:input_type -> quire_client.bookstore.RestockRequest
+	24, // 31: quire_client.bookstore.Admin.UpdatePrice:input_type -> quire_client.bookstore.UpdatePriceRequest
+	26, // 32: quire_client.bookstore.Admin.AddBook:input_type -> quire_client.bookstore.AddBookRequest
+	28, // 33: quire_client.bookstore.Admin.EditBook:input_type -> quire_client.bookstore.EditBookRequest
+	30, // 34: quire_client.bookstore.Admin.Import:input_type -> quire_client.bookstore.ImportRequest
+	34, // 35: quire_client.bookstore.Admin.Sales:input_type -> quire_client.bookstore.SalesRequest
+	37, // 36: quire_client.bookstore.Admin.Log:input_type -> quire_client.bookstore.LogRequest
+	39, // 37: quire_client.bookstore.Admin.TailLog:input_type -> quire_client.bookstore.TailLogRequest
+	5,  // 38: quire_client.bookstore.BookStore.Hello:output_type -> quire_client.bookstore.HelloReply
+	9,  // 39: quire_client.bookstore.BookStore.Search:output_type -> quire_client.bookstore.BookListReply
+	9,  // 40: quire_client.bookstore.BookStore.SearchStream:output_type -> quire_client.bookstore.BookListReply
+	11, // 41: quire_client.bookstore.BookStore.ListTopics:output_type -> quire_client.bookstore.ListTopicsReply
+	13, // 42: quire_client.bookstore.BookStore.Lookup:output_type -> quire_client.bookstore.BookInfoReply
+	14, // 43: quire_client.bookstore.BookStore.Buy:output_type -> quire_client.bookstore.BuyBookReply
+	16, // 44: quire_client.bookstore.BookStore.Receipt:output_type -> quire_client.bookstore.ReceiptReply
+	19, // 45: quire_client.bookstore.BookStore.Reserve:output_type -> quire_client.bookstore.ReservationReply
+	19, // 46: quire_client.bookstore.BookStore.Confirm:output_type -> quire_client.bookstore.ReservationReply
+	19, // 47: quire_client.bookstore.BookStore.Release:output_type -> quire_client.bookstore.ReservationReply
+	21, // 48: quire_client.bookstore.Admin.List:output_type -> quire_client.bookstore.ListReply
+	23, // 49: quire_client.bookstore.Admin.Restock:output_type -> quire_client.bookstore.RestockReply
+	25, // 50: quire_client.bookstore.Admin.UpdatePrice:output_type -> quire_client.bookstore.UpdatePriceReply
+	27, // 51: quire_client.bookstore.Admin.AddBook:output_type -> quire_client.bookstore.AddBookReply
+	29, // 52: quire_client.bookstore.Admin.EditBook:output_type -> quire_client.bookstore.EditBookReply
+	31, // 53: quire_client.bookstore.Admin.Import:output_type -> quire_client.bookstore.ImportReply
+	35, // 54: quire_client.bookstore.Admin.Sales:output_type -> quire_client.bookstore.SalesReply
+	38, // 55: quire_client.bookstore.Admin.Log:output_type -> quire_client.bookstore.LogReply
+	40, // 56: quire_client.bookstore.Admin.TailLog:output_type -> quire_client.bookstore.LogEntry
+	38, // [38:57] is the sub-list for method output_type
+	19, // [19:38] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_quire_client_bookstore_proto_init() }
@@ -2875,22 +3262,24 @@ func file_quire_client_bookstore_proto_init() {
 	}
 	file_quire_client_bookstore_proto_msgTypes[3].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[10].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[13].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[15].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[16].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[17].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[18].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[19].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[21].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[27].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[20].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[22].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[24].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[30].OneofWrappers = []any{}
-	file_quire_client_bookstore_proto_msgTypes[32].OneofWrappers = []any{}
 	file_quire_client_bookstore_proto_msgTypes[33].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[35].OneofWrappers = []any{}
+	file_quire_client_bookstore_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_client_bookstore_proto_rawDesc), len(file_quire_client_bookstore_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   34,
+			NumEnums:      4,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -30,6 +30,9 @@ const (
 	BookStore_Lookup_FullMethodName       = "/bookstore.BookStore/Lookup"
 	BookStore_Buy_FullMethodName          = "/bookstore.BookStore/Buy"
 	BookStore_Receipt_FullMethodName      = "/bookstore.BookStore/Receipt"
+	BookStore_Reserve_FullMethodName      = "/bookstore.BookStore/Reserve"
+	BookStore_Confirm_FullMethodName      = "/bookstore.BookStore/Confirm"
+	BookStore_Release_FullMethodName      = "/bookstore.BookStore/Release"
 )
 
 // BookStoreClient is the client API for BookStore service.
@@ -59,6 +62,14 @@ type BookStoreClient interface {
 	// The receipt of a purchase that was made with a key: a proof that the shop's log has it, which anyone can check without
 	// the server. UNIMPLEMENTED if the books are in PostgreSQL.
 	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptReply, error)
+	// Holds copies of one book for some seconds, so that they can be paid for. Then Confirm buys them or Release gives them
+	// back; after that time they are given back by themselves. Each of the three may be sent again with the same key and
+	// does its part once. UNIMPLEMENTED if the books are in PostgreSQL.
+	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReservationReply, error)
+	// Buys what a reservation holds, at the price of now. Success means that the sale is on disk.
+	Confirm(ctx context.Context, in *ReservationRequest, opts ...grpc.CallOption) (*ReservationReply, error)
+	// Gives back what a reservation holds.
+	Release(ctx context.Context, in *ReservationRequest, opts ...grpc.CallOption) (*ReservationReply, error)
 }
 
 type bookStoreClient struct {
@@ -148,6 +159,36 @@ func (c *bookStoreClient) Receipt(ctx context.Context, in *ReceiptRequest, opts 
 	return out, nil
 }
 
+func (c *bookStoreClient) Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReservationReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservationReply)
+	err := c.cc.Invoke(ctx, BookStore_Reserve_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *bookStoreClient) Confirm(ctx context.Context, in *ReservationRequest, opts ...grpc.CallOption) (*ReservationReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservationReply)
+	err := c.cc.Invoke(ctx, BookStore_Confirm_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *bookStoreClient) Release(ctx context.Context, in *ReservationRequest, opts ...grpc.CallOption) (*ReservationReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservationReply)
+	err := c.cc.Invoke(ctx, BookStore_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BookStoreServer is the server API for BookStore service.
 // All implementations must embed UnimplementedBookStoreServer
 // for forward compatibility.
@@ -175,6 +216,14 @@ type BookStoreServer interface {
 	// The receipt of a purchase that was made with a key: a proof that the shop's log has it, which anyone can check without
 	// the server. UNIMPLEMENTED if the books are in PostgreSQL.
 	Receipt(context.Context, *ReceiptRequest) (*ReceiptReply, error)
+	// Holds copies of one book for some seconds, so that they can be paid for. Then Confirm buys them or Release gives them
+	// back; after that time they are given back by themselves. Each of the three may be sent again with the same key and
+	// does its part once. UNIMPLEMENTED if the books are in PostgreSQL.
+	Reserve(context.Context, *ReserveRequest) (*ReservationReply, error)
+	// Buys what a reservation holds, at the price of now. Success means that the sale is on disk.
+	Confirm(context.Context, *ReservationRequest) (*ReservationReply, error)
+	// Gives back what a reservation holds.
+	Release(context.Context, *ReservationRequest) (*ReservationReply, error)
 	mustEmbedUnimplementedBookStoreServer()
 }
 
@@ -205,6 +254,15 @@ func (UnimplementedBookStoreServer) Buy(context.Context, *ItemNumberRequest) (*B
 }
 func (UnimplementedBookStoreServer) Receipt(context.Context, *ReceiptRequest) (*ReceiptReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Receipt not implemented")
+}
+func (UnimplementedBookStoreServer) Reserve(context.Context, *ReserveRequest) (*ReservationReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
+}
+func (UnimplementedBookStoreServer) Confirm(context.Context, *ReservationRequest) (*ReservationReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Confirm not implemented")
+}
+func (UnimplementedBookStoreServer) Release(context.Context, *ReservationRequest) (*ReservationReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
 }
 func (UnimplementedBookStoreServer) mustEmbedUnimplementedBookStoreServer() {}
 func (UnimplementedBookStoreServer) testEmbeddedByValue()                   {}
@@ -346,6 +404,60 @@ func _BookStore_Receipt_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BookStore_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReserveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BookStoreServer).Reserve(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BookStore_Reserve_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BookStoreServer).Reserve(ctx, req.(*ReserveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BookStore_Confirm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BookStoreServer).Confirm(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BookStore_Confirm_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BookStoreServer).Confirm(ctx, req.(*ReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BookStore_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BookStoreServer).Release(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BookStore_Release_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BookStoreServer).Release(ctx, req.(*ReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // BookStore_ServiceDesc is the grpc.ServiceDesc for BookStore service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -376,6 +488,18 @@ var BookStore_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Receipt",
 			Handler:    _BookStore_Receipt_Handler,
+		},
+		{
+			MethodName: "Reserve",
+			Handler:    _BookStore_Reserve_Handler,
+		},
+		{
+			MethodName: "Confirm",
+			Handler:    _BookStore_Confirm_Handler,
+		},
+		{
+			MethodName: "Release",
+			Handler:    _BookStore_Release_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
