@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::{
     catalogue::{Book, Books, Catalogue, Shelf},
-    domain::{BookId, Entry, IdempotencyKey, Purchase, Receipt},
+    domain::{BookId, Entry, Hold, HoldEnd, IdempotencyKey, Purchase, Receipt, Reservation},
     fault::{Fault, Limit},
     ledger::Ledger,
     metrics::{Levels, Metrics},
@@ -20,6 +20,13 @@ use crate::{
     settings::{Reads, Settings},
     store::{DatabaseError, OpenError, Page, SqliteStore, Store, Which, open_shared},
 };
+
+/// Time of a reservation that names none.
+const HOLD_SECONDS_DEFAULT: u32 = 900;
+
+/// Answer over a store without reservations.
+const NO_RESERVATIONS: &str = "reservations need the SQLite store, and this server keeps its books in PostgreSQL, by the \
+                               setting ledger.url";
 
 /// A handle to an open store; clones share it.
 #[derive(Clone, Debug)]
@@ -129,6 +136,56 @@ impl Bookstore {
         let receipt = self.inner.ledger.purchase(purchase).await?;
         self.inner.metrics.answered(&receipt);
         Ok(receipt)
+    }
+
+    /// Holds `quantity` copies for `seconds`, all or none, under this key; the copies of a [`Reservation`] are held on disk.
+    pub async fn hold(
+        &self,
+        book: BookId,
+        quantity: i32,
+        key: IdempotencyKey,
+        seconds: Option<i32>,
+        deadline: Option<Instant>,
+    ) -> Result<Reservation, Fault> {
+        let (quantity, seconds) = (self.quantity(quantity)?, self.hold_seconds(seconds)?);
+        self.with_reservations()?;
+        let held = self.inner.ledger.hold(Hold { book, quantity, key, seconds, deadline }).await;
+        self.answered(held)
+    }
+
+    /// Buys the copies of a reservation, or gives them back.
+    pub async fn end_hold(
+        &self,
+        key: IdempotencyKey,
+        confirms: bool,
+        deadline: Option<Instant>,
+    ) -> Result<Reservation, Fault> {
+        self.with_reservations()?;
+        let ended = self.inner.ledger.end_hold(HoldEnd { key, confirms, deadline }).await;
+        self.answered(ended)
+    }
+
+    fn with_reservations(&self) -> Result<(), Fault> {
+        let there = self.inner.store.has_reservations();
+        if there { Ok(()) } else { Err(Fault::Unsupported(NO_RESERVATIONS)) }
+    }
+
+    fn answered(&self, reservation: Result<Reservation, Fault>) -> Result<Reservation, Fault> {
+        match &reservation {
+            Ok(reservation) => self.inner.metrics.answered_hold(reservation),
+            Err(Fault::Limit { limit, .. }) => self.inner.metrics.refused(*limit),
+            Err(_) => {}
+        }
+        reservation
+    }
+
+    /// Checks the seconds of a reservation; `None` is the default.
+    fn hold_seconds(&self, seconds: Option<i32>) -> Result<u32, Fault> {
+        let most = self.inner.settings.limits.reservation_seconds;
+        let Some(seconds) = seconds else { return Ok(HOLD_SECONDS_DEFAULT.min(most)) };
+        let wanted = u32::try_from(seconds).ok().filter(|seconds| (1..=most).contains(seconds));
+        let want = || format!("a whole number from 1 to {most}, the server's limit limits.reservation_seconds");
+        wanted.ok_or_else(|| Fault::invalid("seconds", seconds, want()))
     }
 
     /// Checks the copies of one purchase.

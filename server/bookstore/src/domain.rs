@@ -293,6 +293,107 @@ pub struct Receipt {
     pub replayed: bool,
 }
 
+/// A request to hold `quantity` copies of `book` for a time, all or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The book; it need not exist.
+    pub book: BookId,
+    /// At least 1.
+    pub quantity: u32,
+    /// Names the reservation.
+    pub key: IdempotencyKey,
+    /// At least 1.
+    pub seconds: u32,
+    /// As in [`Purchase`].
+    pub deadline: Option<Instant>,
+}
+
+/// A request to end a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldEnd {
+    /// The reservation's.
+    pub key: IdempotencyKey,
+    /// True to buy the copies, false to give them back.
+    pub confirms: bool,
+    /// As in [`Purchase`].
+    pub deadline: Option<Instant>,
+}
+
+/// State of a reservation, or the reason why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HoldState {
+    /// The copies are held.
+    Held,
+    /// Confirmed: the copies are sold.
+    Bought,
+    /// Its holder gave the copies back.
+    Released,
+    /// Its time is over, and the copies were given back.
+    Expired,
+    /// No copy is left to hold.
+    SoldOut,
+    /// Fewer copies are left than requested.
+    TooFew,
+    /// The catalogue has no such id.
+    NoSuchBook,
+    /// No reservation has the key.
+    NoSuchReservation,
+}
+
+impl HoldState {
+    /// In the order of the variants.
+    pub const ALL: [Self; 8] = [
+        Self::Held,
+        Self::Bought,
+        Self::Released,
+        Self::Expired,
+        Self::SoldOut,
+        Self::TooFew,
+        Self::NoSuchBook,
+        Self::NoSuchReservation,
+    ];
+
+    /// The name in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Bought => "bought",
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::SoldOut => "sold_out",
+            Self::TooFew => "too_few",
+            Self::NoSuchBook => "no_such_book",
+            Self::NoSuchReservation => "no_such_reservation",
+        }
+    }
+}
+
+/// The answer to a [`Hold`] or [`HoldEnd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The state after the request.
+    pub state: HoldState,
+    /// Book, copies and, in milliseconds since the Unix epoch, the end of the reservation's time; `None` if there is none.
+    pub held: Option<(BookId, u32, i64)>,
+    /// Number of the log entry that led to the state; `None` if there is none.
+    pub number: Option<i64>,
+    /// Copies left after that entry; `None` if the book does not exist.
+    pub stock_left: Option<u32>,
+    /// True if an earlier request, or time, led to the state.
+    pub replayed: bool,
+    /// Time of the answer, in milliseconds since the Unix epoch.
+    pub now_ms: i64,
+}
+
+impl Reservation {
+    /// The purchase that this request made or repeated, if it did.
+    pub(crate) fn purchase(&self) -> Option<Receipt> {
+        let Self { number, stock_left, replayed, .. } = *self;
+        let receipt = Receipt { verdict: Verdict::Bought, number, stock_left, replayed };
+        (self.state == HoldState::Bought).then_some(receipt)
+    }
+}
+
 /// The answer to a restock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restocked {
@@ -365,11 +466,16 @@ pub enum EntryKind {
     Delisted,
     /// It came back into the shop; `before` is 0 and `after` 1.
     Listed,
+    /// Copies are held for the holder of the key, and not in the stock any more. The purchase that confirms it has the same
+    /// key, and the same copies before and after.
+    Reserved,
+    /// The copies of the reservation with this key were given back, by its holder or because its time was over.
+    Released,
 }
 
 impl EntryKind {
     /// In the order of their codes on the wire, starting at 1.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Added,
         Self::Purchase,
         Self::Refused,
@@ -380,6 +486,8 @@ impl EntryKind {
         Self::Edited,
         Self::Delisted,
         Self::Listed,
+        Self::Reserved,
+        Self::Released,
     ];
 
     /// The name in answers and JSON.
@@ -395,6 +503,8 @@ impl EntryKind {
             Self::Edited => "edited",
             Self::Delisted => "delisted",
             Self::Listed => "listed",
+            Self::Reserved => "reserved",
+            Self::Released => "released",
         }
     }
 }
@@ -410,16 +520,18 @@ pub struct Entry {
     pub kind: EntryKind,
     /// The book.
     pub book: BookId,
-    /// Copies requested by a purchase.
+    /// Copies requested by a purchase or reservation.
     pub quantity: Option<u32>,
     /// Copies, or cents for a price; `None` if the book did not exist.
     pub before: Option<i64>,
     /// As `before`.
     pub after: Option<i64>,
-    /// The purchase's key.
+    /// The key of the purchase or reservation.
     pub key: Option<IdempotencyKey>,
-    /// The operator; `None` for purchases and for changes by other programs.
+    /// The operator; `None` for purchases, reservations and changes by other programs.
     pub actor: Option<Actor>,
+    /// End of a reservation's time, in milliseconds since the Unix epoch; `None` for other kinds.
+    pub until_ms: Option<i64>,
 }
 
 /// Choice of log entries; what is `None` or empty chooses all.
@@ -541,16 +653,25 @@ pub struct Sales {
 }
 
 impl Entry {
+    /// True for the entry that ends a reservation: its copies are given back or, if they were in the stock no more, sold.
+    pub(crate) fn ends_reservation(&self) -> bool {
+        self.kind == EntryKind::Released || self.kind == EntryKind::Purchase && self.before == self.after
+    }
+
+    /// Copies after it; `None` if the book does not exist.
+    pub(crate) fn stock_left(&self) -> Option<u32> {
+        self.after.and_then(|copies| u32::try_from(copies).ok())
+    }
+
     /// The answer to the recorded purchase.
     pub fn receipt(&self) -> Receipt {
-        let stock = |copies: Option<i64>| copies.and_then(|copies| u32::try_from(copies).ok());
-        let verdict = match (self.kind, stock(self.after)) {
+        let verdict = match (self.kind, self.stock_left()) {
             (EntryKind::Purchase, _) => Verdict::Bought,
             (_, None) => Verdict::NoSuchBook,
             (_, Some(0)) => Verdict::SoldOut,
             (_, Some(_)) => Verdict::TooFew,
         };
-        Receipt { verdict, number: Some(self.number), stock_left: stock(self.after), replayed: true }
+        Receipt { verdict, number: Some(self.number), stock_left: self.stock_left(), replayed: true }
     }
 }
 

@@ -9,6 +9,8 @@ use crate::money::Cents;
 pub enum Limit {
     /// Purchases and operator actions queued for the ledger.
     PurchasesQueued,
+    /// Open reservations.
+    Reservations,
     /// A topic, in bytes.
     TopicBytes,
     /// Items requested in one page.
@@ -25,8 +27,9 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, so that metrics list them all from the start.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PurchasesQueued,
+        Self::Reservations,
         Self::TopicBytes,
         Self::PageSize,
         Self::LogTails,
@@ -39,6 +42,7 @@ impl Limit {
     pub const fn name(self) -> &'static str {
         match self {
             Self::PurchasesQueued => "limits.purchases_queued",
+            Self::Reservations => "limits.reservations",
             Self::TopicBytes => "limits.topic_bytes",
             Self::PageSize => "limits.page_size",
             Self::LogTails => "limits.log_tails",
@@ -51,6 +55,7 @@ impl Limit {
     const fn advice(self) -> &'static str {
         match self {
             Self::PurchasesQueued => "try again after a pause",
+            Self::Reservations => "confirm or release another reservation; a credential has at most half of them",
             Self::TopicBytes => "name a shorter topic",
             Self::PageSize => "ask for a smaller page",
             Self::LogTails => {

@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    domain::{Receipt, Verdict},
+    domain::{HoldState, Receipt, Reservation, Verdict},
     fault::Limit,
 };
 
@@ -19,6 +19,7 @@ use crate::{
 pub struct Metrics {
     acknowledged: Counter,
     purchases: Family<Outcome, Counter>,
+    reservations: Family<Held, Counter>,
     replays: Counter,
     refusals: Refusals,
     batch_entries: Histogram,
@@ -53,11 +54,21 @@ impl EncodeLabelSet for Outcome {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Held(HoldState);
+
+impl EncodeLabelSet for Held {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        ("outcome", self.0.name()).encode(encoder.encode_label())
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self {
             acknowledged: Counter::default(),
             purchases: Family::default(),
+            reservations: Family::default(),
             replays: Counter::default(),
             refusals: Refusals::default(),
             batch_entries: Histogram::new((0..=10).map(|power| f64::from(1 << power))),
@@ -76,6 +87,9 @@ impl Metrics {
         for verdict in Verdict::ALL {
             drop(metrics.purchases.get_or_create(&Outcome(verdict)));
         }
+        for state in HoldState::ALL {
+            drop(metrics.reservations.get_or_create(&Held(state)));
+        }
         metrics.refusals.show(Limit::ALL.map(Limit::name));
         // Before those that are on disk, which a page shows in this order: so no page has more of these.
         registry.register(
@@ -87,6 +101,11 @@ impl Metrics {
             "purchases",
             "Purchases decided, by outcome; those that were bought are on disk",
             metrics.purchases.clone(),
+        );
+        registry.register(
+            "reservations",
+            "Calls for reservations that were answered, by the state after them",
+            metrics.reservations.clone(),
         );
         registry.register(
             "purchases_replayed",
@@ -123,7 +142,7 @@ impl Metrics {
         self.refusals.count("limits.message_bytes");
     }
 
-    pub(crate) fn decided<'r>(&self, receipts: impl Iterator<Item = &'r Receipt>) {
+    pub(crate) fn decided(&self, receipts: impl Iterator<Item = Receipt>) {
         let mut counts = [0; Verdict::ALL.len()];
         let mut replays = 0;
         for receipt in receipts {
@@ -143,6 +162,14 @@ impl Metrics {
     pub(crate) fn answered(&self, receipt: &Receipt) {
         if receipt.verdict == Verdict::Bought && !receipt.replayed {
             self.acknowledged.inc();
+        }
+    }
+
+    /// Counts an answer about a reservation.
+    pub(crate) fn answered_hold(&self, reservation: &Reservation) {
+        self.reservations.get_or_create(&Held(reservation.state)).inc();
+        if let Some(receipt) = reservation.purchase() {
+            self.answered(&receipt);
         }
     }
 

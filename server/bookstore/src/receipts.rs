@@ -120,7 +120,7 @@ pub fn check(receipt: &str, key: &Verifier) -> Result<Checked, ReceiptError> {
         log_size: checkpoint.size,
         number: entry.number,
         time_ms: entry.time_ms,
-        kind: kind(entry.kind, entry.before, entry.after),
+        kind: kind(entry.kind, entry.quantity, entry.before, entry.after),
         book: entry.book,
         quantity: entry.quantity,
         before: entry.before,

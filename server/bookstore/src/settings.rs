@@ -1,6 +1,6 @@
 //! The settings `ledger.…`, `catalogue.…` and, of `limits.…`, those of the store.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hosting::{Meanings, Reader, Refused};
 
@@ -61,6 +61,8 @@ pub struct Settings {
     pub accept_loss: Option<u64>,
     /// Unindexed idempotency keys held in memory before they are moved to the index.
     pub keys_in_memory: usize,
+    /// Clock of reservations, in milliseconds since the Unix epoch; `None` is the system's at the start, and goes on steadily.
+    pub clock: Option<Arc<dyn Fn() -> i64 + Send + Sync>>,
     /// Limits of the store and of one request.
     pub limits: Limits,
 }
@@ -81,6 +83,10 @@ pub struct Limits {
     pub search_streams: usize,
     /// Copies in one purchase.
     pub quantity: u32,
+    /// Open reservations; the holders of one credential have at most half of them.
+    pub reservations: usize,
+    /// Longest time of a reservation, in seconds.
+    pub reservation_seconds: u32,
     /// Callers that follow the log at once.
     pub log_tails: usize,
     /// Imports into the open store at once.
@@ -129,6 +135,8 @@ impl hosting::Settings for Settings {
         ("limits.page_size", "items in a page, and books in a message of `SearchStream`"),
         ("limits.search_streams", "calls of `SearchStream` at once"),
         ("limits.quantity", "copies in one purchase; a larger one is INVALID_ARGUMENT"),
+        ("limits.reservations", "reservations that hold copies; one credential has at most half of them"),
+        ("limits.reservation_seconds", "the longest that a reservation holds copies; a longer one is INVALID_ARGUMENT"),
         ("limits.log_tails", "calls of `TailLog` at once"),
         ("limits.imports", "calls of `Import` at once"),
         ("limits.sales", "calls of `Sales` at once; they wait for half of the connections of `catalogue.pool`"),
@@ -163,6 +171,7 @@ impl hosting::Settings for Settings {
             accept_loss: from.whole_if_set("ledger.accept_loss")?,
             origin,
             restock_slice: 4096,
+            clock: None,
             keys_in_memory: 1 << 19,
             limits: Limits {
                 purchases_queued: from.whole("limits.purchases_queued", 16_384, 1..=1 << 24)?,
@@ -171,6 +180,11 @@ impl hosting::Settings for Settings {
                 message_bytes: MESSAGE_BYTES_DEFAULT,
                 search_streams: from.whole("limits.search_streams", 256, 1..=1 << 16)?,
                 quantity: from.whole("limits.quantity", 1000, 1..=1 << 30)?.try_into().unwrap_or(u32::MAX),
+                reservations: from.whole("limits.reservations", 100_000, 1..=1 << 24)?,
+                reservation_seconds: from
+                    .whole("limits.reservation_seconds", 3600, 1..=1 << 30)?
+                    .try_into()
+                    .unwrap_or(u32::MAX),
                 log_tails: from.whole("limits.log_tails", 16, 1..=1 << 16)?,
                 imports: from.whole("limits.imports", 4, 1..=1 << 10)?,
                 sales: from.whole("limits.sales", 4, 1..=1 << 10)?,

@@ -26,13 +26,20 @@ pub enum Kind {
     Delisted = 9,
     /// The book came back into the shop.
     Listed = 10,
+    /// Copies are held.
+    Reserved = 11,
+    /// Held copies were given back.
+    Released = 12,
 }
 
 impl Kind {
     /// The kind with this number.
     pub fn of(number: i32) -> Option<Self> {
-        use Kind::{Added, Adjusted, Delisted, Edited, Listed, Price, Purchase, Refused, Removed, Restock};
-        let all = [Added, Purchase, Refused, Restock, Price, Adjusted, Removed, Edited, Delisted, Listed];
+        use Kind::{
+            Added, Adjusted, Delisted, Edited, Listed, Price, Purchase, Refused, Released, Removed, Reserved, Restock,
+        };
+        let all =
+            [Added, Purchase, Refused, Restock, Price, Adjusted, Removed, Edited, Delisted, Listed, Reserved, Released];
         all.into_iter().find(|kind| *kind as i32 == number)
     }
 }
@@ -63,6 +70,8 @@ pub struct Ledger {
     /// Prices that the log has set.
     pub prices: BTreeMap<i64, i64>,
     keys: HashMap<Vec<u8>, usize>,
+    /// Books and copies of open reservations, by key.
+    held: HashMap<Vec<u8>, (i64, i64)>,
 }
 
 impl Ledger {
@@ -71,7 +80,19 @@ impl Ledger {
         let known = self.stock.get(&entry.book).copied();
         // What shoppers see.
         let seen = known.filter(|_| !self.delisted.contains(&entry.book));
+        let hold = Some((entry.book, entry.quantity.unwrap_or_default()));
+        // A purchase that confirms a reservation has the same copies before and after.
+        let ends_hold = entry.kind == Kind::Released || entry.kind == Kind::Purchase && entry.before == entry.after;
         let follows = match entry.kind {
+            Kind::Purchase if ends_hold => entry.before == known && self.held.get(&entry.key).copied() == hold,
+            Kind::Released => {
+                let after = known.zip(entry.quantity).map(|(known, quantity)| known + quantity);
+                (entry.before, entry.after) == (known, after) && self.held.get(&entry.key).copied() == hold
+            }
+            Kind::Reserved => {
+                let left = seen.zip(entry.quantity).map(|(seen, quantity)| seen - quantity);
+                entry.before == seen && entry.after == left && left.is_some_and(|left| left >= 0)
+            }
             Kind::Added => known.is_none() && entry.before == Some(0),
             Kind::Purchase => {
                 let left = seen.zip(entry.quantity).map(|(seen, quantity)| seen - quantity);
@@ -98,14 +119,22 @@ impl Ledger {
             }
             (Kind::Delisted, _) => _ = self.delisted.insert(entry.book),
             (Kind::Listed, _) => _ = self.delisted.remove(&entry.book),
-            (Kind::Added | Kind::Purchase | Kind::Restock | Kind::Adjusted, Some(after)) => {
+            (
+                Kind::Added | Kind::Purchase | Kind::Restock | Kind::Adjusted | Kind::Reserved | Kind::Released,
+                Some(after),
+            ) => {
                 self.stock.insert(entry.book, after);
             }
             _ => {}
         }
         let number = self.entries.len() + 1;
-        if !entry.key.is_empty() && self.keys.insert(entry.key.clone(), number).is_some() {
+        if ends_hold {
+            self.held.remove(&entry.key);
+        } else if !entry.key.is_empty() && self.keys.insert(entry.key.clone(), number).is_some() {
             return Err(format!("a key was used twice: {entry:?}"));
+        }
+        if entry.kind == Kind::Reserved {
+            self.held.extend(hold.map(|hold| (entry.key.clone(), hold)));
         }
         self.entries.push(entry);
         Ok(number)
@@ -177,6 +206,25 @@ mod tests {
         ledger.append(entry(Kind::Refused, Some(1), None, None)).expect("there is no such book");
         ledger.append(entry(Kind::Listed, None, Some(0), Some(1))).expect("it was delisted");
         ledger.append(entry(Kind::Purchase, Some(1), Some(3), Some(2))).expect("it is listed");
+    }
+
+    #[test]
+    fn a_reservation_ends_once_and_as_it_began() {
+        let mut ledger = added(3);
+        let entry = |kind, quantity, before, after, key: &[u8]| {
+            let (quantity, before, after, key) = (Some(quantity), Some(before), Some(after), key.to_vec());
+            Entry { kind, book: 1, quantity, before, after, key }
+        };
+        ledger.append(entry(Kind::Reserved, 4, 3, -1, b"a")).expect_err("too few");
+        ledger.append(entry(Kind::Reserved, 2, 3, 1, b"a")).expect("they are there");
+        ledger.append(entry(Kind::Reserved, 1, 1, 0, b"a")).expect_err("the key is used");
+        ledger.append(entry(Kind::Purchase, 2, 1, 1, b"b")).expect_err("another key");
+        ledger.append(entry(Kind::Purchase, 1, 1, 1, b"a")).expect_err("other copies");
+        ledger.append(entry(Kind::Purchase, 2, 1, 1, b"a")).expect("it is held");
+        ledger.append(entry(Kind::Released, 2, 1, 3, b"a")).expect_err("it is sold");
+        ledger.append(entry(Kind::Reserved, 1, 1, 0, b"b")).expect("it is there");
+        ledger.append(entry(Kind::Released, 1, 0, 1, b"b")).expect("it is held");
+        assert_eq!(ledger.stock(1), Some(1));
     }
 
     #[test]

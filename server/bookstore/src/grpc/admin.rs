@@ -304,6 +304,8 @@ impl From<Entry> for LogEntry {
             EntryKind::Edited => LogEntryKind::Edited,
             EntryKind::Delisted => LogEntryKind::Delisted,
             EntryKind::Listed => LogEntryKind::Listed,
+            EntryKind::Reserved => LogEntryKind::Reserved,
+            EntryKind::Released => LogEntryKind::Released,
         };
         Self {
             number: entry.number,
@@ -315,7 +317,7 @@ impl From<Entry> for LogEntry {
             after: entry.after,
             idempotency_key: entry.key.as_ref().map(IdempotencyKey::as_bytes).unwrap_or_default().to_vec(),
             actor: entry.actor.map(|actor| actor.as_str().to_owned()).unwrap_or_default(),
-            until_ms: None,
+            until_ms: entry.until_ms,
         }
     }
 }

@@ -15,14 +15,14 @@ use super::{
     token::{self, page_size},
     wire::{
         self, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest, ReservationReply,
-        ReservationRequest, ReserveRequest, book_store_server::BookStore,
+        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, ReceiptReply, ReceiptRequest, ReservationOutcome,
+        ReservationReply, ReservationRequest, ReserveRequest, book_store_server::BookStore,
     },
 };
 use crate::{
     Bookstore,
     catalogue::{self, Book},
-    domain::{BookId, IdempotencyKey, KeyOwner, Verdict},
+    domain::{BookId, HoldState, IdempotencyKey, KeyOwner, Reservation, Verdict},
     fault::Fault,
     search::Topic,
 };
@@ -98,6 +98,18 @@ impl ShopService {
                 out.into()
             },
         )))
+    }
+
+    async fn end_hold(
+        &self,
+        request: Request<ReservationRequest>,
+        confirms: bool,
+    ) -> Result<Response<ReservationReply>, Status> {
+        let deadline = request.deadline().map(Into::into);
+        let key = reservation_key(&request.get_ref().idempotency_key, owner_of(&request))?;
+        let ended = self.store.end_hold(key, confirms, deadline).await?;
+        let wanted = if confirms { HoldState::Bought } else { HoldState::Released };
+        Ok(Response::new(reservation(&ended, wanted)))
     }
 
     /// Refuses a whole topic that exceeds one message. Clients without paging would take a part for the whole, and most
@@ -246,16 +258,25 @@ impl BookStore for ShopService {
         Ok(Response::new(ReceiptReply { success: true, message: String::new(), receipt, log_key }))
     }
 
-    async fn reserve(&self, _: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
-        Err(Status::unimplemented("reservations are not there yet"))
+    async fn reserve(&self, request: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
+        let deadline = request.deadline().map(Into::into);
+        let owner = owner_of(&request);
+        let ReserveRequest { id, quantity, idempotency_key, seconds } = request.into_inner();
+        let (key, quantity) = (reservation_key(&idempotency_key, owner)?, quantity.unwrap_or(1));
+        let Some(book) = BookId::new(id) else {
+            self.store.quantity(quantity)?;
+            return Ok(Response::new(no_reservation(ReservationOutcome::NoSuchBook, no_such_book(id))));
+        };
+        let held = self.store.hold(book, quantity, key, seconds, deadline).await?;
+        Ok(Response::new(reservation(&held, HoldState::Held)))
     }
 
-    async fn confirm(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
-        Err(Status::unimplemented("reservations are not there yet"))
+    async fn confirm(&self, request: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        self.end_hold(request, true).await
     }
 
-    async fn release(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
-        Err(Status::unimplemented("reservations are not there yet"))
+    async fn release(&self, request: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
+        self.end_hold(request, false).await
     }
 
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
@@ -300,6 +321,57 @@ fn owner_of<T>(request: &Request<T>) -> KeyOwner {
         Client::Credential(name) => KeyOwner::named(&name),
         Client::Unknown | Client::Address(_) => KeyOwner::COMMON,
     }
+}
+
+fn reservation_key(key: &[u8], owner: KeyOwner) -> Result<IdempotencyKey, Fault> {
+    let key = IdempotencyKey::from_wire(key)?.map(|key| key.of(owner));
+    key.ok_or_else(|| Fault::invalid("idempotency_key", "empty", "1 to 64 bytes, which name the reservation"))
+}
+
+/// The answer to a call that was to lead to the state `wanted`.
+fn reservation(found: &Reservation, wanted: HoldState) -> ReservationReply {
+    let Some((book, quantity, until_ms)) = found.held else {
+        let message = "there is no reservation with this key".to_owned();
+        return no_reservation(ReservationOutcome::NoSuchReservation, message);
+    };
+    let (id, number) = (book.get(), found.number.unwrap_or_default());
+    let left = found.stock_left.unwrap_or_default();
+    let copies = if quantity == 1 { format!("book {id}") } else { format!("{quantity} copies of book {id}") };
+    let seconds = |ms: i64| ms.max(0).unsigned_abs().div_ceil(1000);
+    let (outcome, message) = match found.state {
+        HoldState::Held => {
+            (ReservationOutcome::Held, format!("reserved {copies} for {} s", seconds(until_ms - found.now_ms)))
+        }
+        HoldState::Bought => (ReservationOutcome::Bought, format!("bought {copies}")),
+        HoldState::Released => (ReservationOutcome::Released, format!("gave {copies} back")),
+        HoldState::Expired => {
+            let ago = seconds(found.now_ms - until_ms);
+            let message =
+                format!("the time of this reservation was over {ago} s ago, and {copies} went back to the stock");
+            (ReservationOutcome::Expired, message)
+        }
+        HoldState::SoldOut => (ReservationOutcome::SoldOut, format!("book {id} is sold out")),
+        HoldState::TooFew if left == 1 => (ReservationOutcome::TooFew, format!("only 1 copy of book {id} is left")),
+        HoldState::TooFew => (ReservationOutcome::TooFew, format!("only {left} copies of book {id} are left")),
+        HoldState::NoSuchBook | HoldState::NoSuchReservation => (ReservationOutcome::NoSuchBook, no_such_book(id)),
+    };
+    let is_back = wanted == HoldState::Released && found.state == HoldState::Expired;
+    ReservationReply {
+        success: found.state == wanted || is_back,
+        message,
+        outcome: outcome.into(),
+        number,
+        stock_left: found.stock_left.map(u32::cast_signed),
+        replayed: found.replayed,
+        id,
+        quantity: quantity.cast_signed(),
+        until_ms,
+    }
+}
+
+/// A `ReservationReply` without a reservation.
+fn no_reservation(outcome: ReservationOutcome, message: String) -> ReservationReply {
+    ReservationReply { message, outcome: outcome.into(), ..ReservationReply::default() }
 }
 
 /// A `ReceiptReply` without a receipt.

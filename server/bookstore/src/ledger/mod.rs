@@ -26,7 +26,7 @@ use self::{
     worker::{LedgerWorker, Shared},
 };
 use crate::{
-    domain::{Actor, BookId, PriceChange, Purchase, Raised, Receipt, Restocked},
+    domain::{Actor, BookId, Hold, HoldEnd, PriceChange, Purchase, Raised, Receipt, Reservation, Restocked},
     fault::{Fault, Limit, Unavailable},
     metrics::Metrics,
     money::Cents,
@@ -69,6 +69,23 @@ impl Ledger {
     pub async fn purchase(&self, purchase: Purchase) -> Result<Receipt, Fault> {
         match self.commit(Job::Purchase(purchase)).await? {
             Decision::Purchase(receipt) => Ok(receipt),
+            _ => Err(Fault::OutcomeUnknown),
+        }
+    }
+
+    /// Holds copies; those of an answered reservation are held on disk.
+    pub async fn hold(&self, hold: Hold) -> Result<Reservation, Fault> {
+        self.reservation(Job::Hold(hold)).await
+    }
+
+    /// Ends a reservation.
+    pub async fn end_hold(&self, end: HoldEnd) -> Result<Reservation, Fault> {
+        self.reservation(Job::EndHold(end)).await
+    }
+
+    async fn reservation(&self, job: Job) -> Result<Reservation, Fault> {
+        match self.commit(job).await? {
+            Decision::Reservation(reservation) => Ok(reservation),
             _ => Err(Fault::OutcomeUnknown),
         }
     }

@@ -10,17 +10,19 @@ use commit::Pending;
 
 use crate::{
     domain::{
-        Actor, BookId, Entry, EntryKind, IdempotencyKey, NewBook, PriceChange, Purchase, Raised, Receipt, Restocked,
-        Verdict,
+        Actor, BookId, Entry, EntryKind, Hold, HoldEnd, HoldState, IdempotencyKey, NewBook, PriceChange, Purchase,
+        Raised, Receipt, Reservation, Restocked, STOCK_MAX, Verdict,
     },
-    fault::Fault,
+    fault::{Fault, Limit},
     money::Cents,
-    store::{BookChange, BookFacts, BookPut, Changes, Facts},
+    store::{BookChange, BookFacts, BookPut, Changes, Facts, OpenHold},
 };
 
 /// Work for a transaction.
 pub(super) enum Job {
     Purchase(Purchase),
+    Hold(Hold),
+    EndHold(HoldEnd),
     SetPrice(BookId, Cents, Actor),
     RestockBook(BookId, u32, Actor),
     /// Runs in separate transactions.
@@ -78,15 +80,22 @@ impl Job {
     pub(super) const fn book(&self) -> Option<BookId> {
         match self {
             Self::Purchase(purchase) => Some(purchase.book),
+            Self::Hold(hold) => Some(hold.book),
             Self::SetPrice(book, ..) | Self::RestockBook(book, ..) => Some(*book),
-            Self::Restock(..) | Self::Write(..) => None,
+            Self::EndHold(..) | Self::Restock(..) | Self::Write(..) => None,
         }
+    }
+
+    /// True if it shares a transaction with other jobs.
+    pub(super) const fn is_shared(&self) -> bool {
+        !matches!(self, Self::Restock(..) | Self::Write(..))
     }
 }
 
 /// Decision on a job.
 pub(super) enum Decision {
     Purchase(Receipt),
+    Reservation(Reservation),
     Price(Option<PriceChange>),
     Raised(Option<Raised>),
     Restocked(Restocked),
@@ -107,7 +116,12 @@ pub(super) struct Rules<'f> {
     /// Books that an operator added or changed, before and after.
     puts: BTreeMap<BookId, (Option<NewBook>, NewBook)>,
     entries: Vec<Entry>,
+    /// Entries with these keys; of a reservation, its first.
     new_keys: HashMap<IdempotencyKey, usize>,
+    /// Entries that end the reservations with these keys.
+    new_ends: HashMap<IdempotencyKey, usize>,
+    held: Vec<OpenHold>,
+    ended: Vec<OpenHold>,
     repeats: bool,
 }
 
@@ -129,8 +143,14 @@ impl<'f> Rules<'f> {
     pub(super) fn new(facts: &'f mut Facts) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        let (drafts, puts, new_keys) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
-        Self { facts, time_ms, drafts, puts, entries: Vec::new(), new_keys, repeats: false }
+        let (drafts, puts) = (BTreeMap::new(), BTreeMap::new());
+        let (new_keys, new_ends) = (HashMap::new(), HashMap::new());
+        let (entries, held, ended) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rules = Self { facts, time_ms, drafts, puts, entries, new_keys, new_ends, held, ended, repeats: false };
+        for reserved in rules.facts.take_overdue() {
+            rules.end(&reserved, EntryKind::Released);
+        }
+        rules
     }
 
     fn draft(&mut self, id: BookId) -> Option<&mut Draft> {
@@ -140,8 +160,8 @@ impl<'f> Rules<'f> {
 
     fn log(&mut self, book: BookId, kind: EntryKind, before: Option<i64>, after: Option<i64>) -> &mut Entry {
         let number = self.facts.next_number(book);
-        let (time_ms, quantity, key, actor) = (self.time_ms, None, None, None);
-        self.entries.push(Entry { number, time_ms, kind, book, quantity, before, after, key, actor });
+        let (time_ms, quantity, key, actor, until_ms) = (self.time_ms, None, None, None, None);
+        self.entries.push(Entry { number, time_ms, kind, book, quantity, before, after, key, actor, until_ms });
         let last = self.entries.len() - 1;
         &mut self.entries[last]
     }
@@ -157,6 +177,8 @@ impl<'f> Rules<'f> {
     pub(super) fn decide(&mut self, job: &Job) -> Option<JobResult> {
         match job {
             Job::Purchase(purchase) => Some(self.purchase(purchase).map(Decision::Purchase)),
+            Job::Hold(hold) => Some(self.hold(hold).map(Decision::Reservation)),
+            Job::EndHold(end) => Some(Ok(Decision::Reservation(self.end_hold(end)))),
             Job::SetPrice(book, price, actor) => Some(Ok(Decision::Price(self.set_price(*book, *price, actor)))),
             Job::RestockBook(book, amount, actor) => {
                 Some(Ok(Decision::Raised(self.restock_book(*book, *amount, actor))))
@@ -210,6 +232,127 @@ impl<'f> Rules<'f> {
             self.new_keys.insert(key, self.entries.len() - 1);
         }
         Ok(Receipt { verdict, number: Some(number), stock_left, replayed: false })
+    }
+
+    /// Holds all copies or none. A refusal is not logged, so that the same key may try again.
+    fn hold(&mut self, wish: &Hold) -> Result<Reservation, Fault> {
+        if let Some(earlier) = self.with_key(&wish.key) {
+            let is_repeated = earlier.kind == EntryKind::Reserved
+                && (earlier.book, earlier.quantity) == (wish.book, Some(wish.quantity));
+            return if is_repeated { Ok(self.repeat(&earlier)) } else { Err(key_reused(&earlier)) };
+        }
+        let before = self.draft(wish.book).filter(|draft| draft.listed).map(|draft| draft.stock);
+        let refused = match before {
+            None => Some(HoldState::NoSuchBook),
+            Some(0) => Some(HoldState::SoldOut),
+            Some(before) => (before < wish.quantity).then_some(HoldState::TooFew),
+        };
+        if let Some(state) = refused {
+            let held = Some((wish.book, wish.quantity, 0));
+            return Ok(Reservation { stock_left: before, held, ..self.without(state) });
+        }
+        if !self.facts.take_hold(wish.key.owner()) {
+            return Err(Fault::Limit { limit: Limit::Reservations, at: self.facts.holds_max() });
+        }
+        let before = before.unwrap_or_default();
+        let after = before - wish.quantity;
+        if let Some(draft) = self.draft(wish.book) {
+            draft.stock = after;
+        }
+        let time_ms = self.facts.holds_ms();
+        let entry = self.log(wish.book, EntryKind::Reserved, Some(before.into()), Some(after.into()));
+        (entry.quantity, entry.key, entry.time_ms) = (Some(wish.quantity), Some(wish.key), time_ms);
+        entry.until_ms = Some(time_ms.saturating_add(i64::from(wish.seconds).saturating_mul(1000)));
+        let entry = entry.clone();
+        self.held.extend(OpenHold::of(&entry));
+        self.new_keys.insert(wish.key, self.entries.len() - 1);
+        Ok(Reservation { replayed: false, ..self.state_of(&entry, None) })
+    }
+
+    /// Sells the copies of a reservation or gives them back, if they are held.
+    fn end_hold(&mut self, wish: &HoldEnd) -> Reservation {
+        let reserved = self.with_key(&wish.key).filter(|earlier| earlier.kind == EntryKind::Reserved);
+        let Some(reserved) = reserved else { return self.without(HoldState::NoSuchReservation) };
+        if self.end_of(&wish.key).is_some() || reserved.until_ms <= Some(self.facts.holds_ms()) {
+            return self.repeat(&reserved);
+        }
+        if wish.confirms && self.draft(reserved.book).is_none() {
+            // Another program removed it, and its price with it.
+            let held = self.state_of(&reserved, None).held;
+            return Reservation { held, ..self.without(HoldState::NoSuchBook) };
+        }
+        let end = self.end(&reserved, if wish.confirms { EntryKind::Purchase } else { EntryKind::Released });
+        Reservation { replayed: false, ..self.state_of(&reserved, Some(&end)) }
+    }
+
+    /// The state that earlier requests, or time, led to.
+    fn repeat(&mut self, reserved: &Entry) -> Reservation {
+        let end = reserved.key.and_then(|key| self.end_of(&key));
+        if end.is_none() && reserved.until_ms <= Some(self.facts.holds_ms()) {
+            let end = self.end(reserved, EntryKind::Released);
+            return self.state_of(reserved, Some(&end));
+        }
+        self.repeats = true;
+        self.state_of(reserved, end.as_ref())
+    }
+
+    /// Logs the end of a reservation, which sells its copies or gives them back.
+    fn end(&mut self, reserved: &Entry, kind: EntryKind) -> Entry {
+        let quantity = reserved.quantity.unwrap_or_default();
+        let stock = self.draft(reserved.book).map(|draft| {
+            let before = draft.stock;
+            if kind == EntryKind::Released {
+                draft.stock = before.saturating_add(quantity).min(STOCK_MAX);
+            }
+            (before, draft.stock)
+        });
+        let (before, after) = (stock.map(|stock| stock.0.into()), stock.map(|stock| stock.1.into()));
+        let time_ms = self.facts.holds_ms();
+        let entry = self.log(reserved.book, kind, before, after);
+        (entry.quantity, entry.key, entry.time_ms) = (reserved.quantity, reserved.key, time_ms);
+        let entry = entry.clone();
+        if let Some(hold) = OpenHold::of(reserved) {
+            self.facts.return_hold(hold.owner);
+            self.ended.push(hold);
+        }
+        self.new_ends.extend(reserved.key.map(|key| (key, self.entries.len() - 1)));
+        entry
+    }
+
+    /// The first entry with exactly this key.
+    fn with_key(&self, key: &IdempotencyKey) -> Option<Entry> {
+        let new = self.new_keys.get(key).map(|index| &self.entries[*index]);
+        new.or_else(|| self.facts.with_key(key)).cloned()
+    }
+
+    /// The entry that ended the reservation with this key.
+    fn end_of(&self, key: &IdempotencyKey) -> Option<Entry> {
+        let new = self.new_ends.get(key).map(|index| &self.entries[*index]);
+        new.or_else(|| self.facts.end(key)).cloned()
+    }
+
+    fn state_of(&self, reserved: &Entry, end: Option<&Entry>) -> Reservation {
+        let until_ms = reserved.until_ms.unwrap_or_default();
+        let state = match end {
+            None => HoldState::Held,
+            Some(end) if end.kind == EntryKind::Purchase => HoldState::Bought,
+            Some(end) if end.time_ms >= until_ms => HoldState::Expired,
+            Some(_) => HoldState::Released,
+        };
+        let last = end.unwrap_or(reserved);
+        Reservation {
+            held: Some((reserved.book, reserved.quantity.unwrap_or_default(), until_ms)),
+            number: Some(last.number),
+            stock_left: last.stock_left(),
+            replayed: true,
+            ..self.without(state)
+        }
+    }
+
+    /// The answer to a request that changed nothing.
+    fn without(&self, state: HoldState) -> Reservation {
+        let now_ms = self.facts.holds_ms();
+        Reservation { state, held: None, number: None, stock_left: None, replayed: false, now_ms }
     }
 
     /// Sets a price; `None` if the book does not exist.
@@ -313,13 +456,20 @@ impl<'f> Rules<'f> {
             price_cents: (draft.before.1.get(), draft.price.get()),
         };
         let puts = self.puts.into_values().map(|(before, after)| BookPut { before, after }).collect();
-        Changes { books: changed.map(change).collect(), puts, entries: self.entries, repeats: self.repeats }
+        Changes {
+            books: changed.map(change).collect(),
+            puts,
+            entries: self.entries,
+            held: self.held,
+            ended: self.ended,
+            repeats: self.repeats,
+        }
     }
 }
 
-/// True if a purchase wants the same book and quantity as an earlier entry.
+/// True if an earlier entry is of a purchase of the same book and quantity.
 fn is_repeated(earlier: &Entry, wish: &Purchase) -> bool {
-    earlier.book == wish.book && earlier.quantity == Some(wish.quantity)
+    earlier.kind != EntryKind::Reserved && earlier.book == wish.book && earlier.quantity == Some(wish.quantity)
 }
 
 /// Repeats the first answer, if the request is the same.
@@ -327,6 +477,10 @@ fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
     if is_repeated(earlier, wish) {
         return Ok(earlier.receipt());
     }
+    Err(key_reused(earlier))
+}
+
+fn key_reused(earlier: &Entry) -> Fault {
     let quantity = earlier.quantity.unwrap_or_default();
-    Err(Fault::KeyReused { number: earlier.number, book: earlier.book.get(), quantity })
+    Fault::KeyReused { number: earlier.number, book: earlier.book.get(), quantity }
 }

@@ -80,7 +80,8 @@ impl Sale {
     fn set_aside(&mut self, facts: &Facts, batches: &Batches<'_, impl Worker<Job = Job, Answer = JobResult>>) {
         let is_locked = |pending: &mut PendingJob| pending.job.book().is_some_and(|book| facts.is_locked(book));
         self.locked.extend(self.jobs.extract_if(.., is_locked));
-        let is_later = |pending: &mut PendingJob| pending.job.book().is_none_or(|book| facts.is_left_out(book));
+        let is_left_out = |job: &Job| job.book().is_some_and(|book| facts.is_left_out(book));
+        let is_later = |pending: &mut PendingJob| !pending.job.is_shared() || is_left_out(&pending.job);
         batches.put_back(self.jobs.extract_if(.., is_later).collect());
     }
 }
@@ -137,7 +138,8 @@ fn until_first<T>(mut attempt: impl FnMut() -> Result<T, TransactionError>) -> R
 /// Counts decided purchases.
 pub(super) fn count<'r>(metrics: &Metrics, results: impl Iterator<Item = &'r JobResult>) {
     metrics.decided(results.filter_map(|result| match result {
-        Ok(Decision::Purchase(receipt)) => Some(receipt),
+        Ok(Decision::Purchase(receipt)) => Some(*receipt),
+        Ok(Decision::Reservation(reservation)) => reservation.purchase(),
         _ => None,
     }));
 }
@@ -151,6 +153,11 @@ fn wanted(jobs: &[PendingJob], waits: bool) -> Wanted {
                 books.insert(purchase.book);
                 keys.extend(purchase.key);
             }
+            Job::Hold(hold) => {
+                books.insert(hold.book);
+                keys.push(hold.key);
+            }
+            Job::EndHold(end) => keys.push(end.key),
             Job::SetPrice(book, ..) | Job::RestockBook(book, ..) => {
                 books.insert(*book);
             }

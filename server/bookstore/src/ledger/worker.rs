@@ -119,6 +119,8 @@ impl Worker for LedgerWorker {
     fn deadline(job: &Job) -> Option<Instant> {
         match job {
             Job::Purchase(purchase) => purchase.deadline,
+            Job::Hold(hold) => hold.deadline,
+            Job::EndHold(end) => end.deadline,
             Job::SetPrice(..) | Job::RestockBook(..) | Job::Restock(..) | Job::Write(..) => None,
         }
     }
@@ -239,7 +241,7 @@ impl Serving<'_> {
         batches: &mut Batches<'_, LedgerWorker>,
     ) -> Result<bool, Broken> {
         let is_idle = batch.is_empty();
-        for job in batch.extract_if(.., |pending| matches!(pending.job, Job::Restock(..) | Job::Write(..))) {
+        for job in batch.extract_if(.., |pending| !pending.job.is_shared()) {
             self.put_aside(job, batches);
         }
         self.count_aside();
@@ -249,6 +251,9 @@ impl Serving<'_> {
         if !batch.is_empty() {
             self.has_sold = true;
             self.sell(batch, true, batches)?;
+        } else if self.connection.has_overdue_holds() {
+            // Each transaction ends them.
+            self.sell(Vec::new(), true, batches)?;
         }
         batches.send_answers();
         self.try_locked(batches)?;

@@ -54,6 +54,16 @@ pub(crate) struct Facts {
     pub(super) whole: (HashMap<BookId, NewBook>, Option<BookId>),
     /// Earlier entries with the wanted keys.
     pub(super) earlier: HashMap<IdempotencyKey, Entry>,
+    /// Those of `earlier` that are reservations have ended by these entries.
+    pub(super) ends: HashMap<IdempotencyKey, Entry>,
+    /// Reservations whose time is over, and that still hold copies.
+    pub(super) overdue: Vec<Entry>,
+    /// Time by the clock of reservations, in milliseconds since the Unix epoch.
+    pub(super) holds_ms: i64,
+    /// How many reservations there may be, how many more, and how many more of these owners of keys.
+    pub(super) holds_max: usize,
+    pub(super) holds_left: usize,
+    pub(super) holds_left_to: HashMap<KeyOwner, usize>,
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
     pub(super) below: (Vec<BookId>, Option<BookId>),
     pub(super) numbers: Numbers,
@@ -113,6 +123,52 @@ impl Facts {
     /// The entry that has this key; if there is none, the one that has it in the common space.
     pub(crate) fn earlier(&self, key: &IdempotencyKey) -> Option<&Entry> {
         self.earlier.get(key).or_else(|| self.earlier.get(&key.of(KeyOwner::COMMON)))
+    }
+
+    /// The reservation with exactly this key, or another entry that has it.
+    pub(crate) fn with_key(&self, key: &IdempotencyKey) -> Option<&Entry> {
+        self.earlier.get(key)
+    }
+
+    /// The entry that ended the reservation with this key.
+    pub(crate) fn end(&self, key: &IdempotencyKey) -> Option<&Entry> {
+        self.ends.get(key)
+    }
+
+    /// Takes the reservations whose time is over, and that still hold copies.
+    pub(crate) fn take_overdue(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.overdue)
+    }
+
+    /// Time by the clock of reservations, in milliseconds since the Unix epoch.
+    pub(crate) const fn holds_ms(&self) -> i64 {
+        self.holds_ms
+    }
+
+    /// How many reservations there may be.
+    pub(crate) fn holds_max(&self) -> u64 {
+        u64::try_from(self.holds_max).unwrap_or(u64::MAX)
+    }
+
+    /// Takes one of the reservations that this owner of keys may still have; false if none is left.
+    pub(crate) fn take_hold(&mut self, owner: KeyOwner) -> bool {
+        let left_to = self.holds_left_to.get_mut(&owner);
+        if self.holds_left == 0 || left_to.as_ref().is_some_and(|left| **left == 0) {
+            return false;
+        }
+        self.holds_left -= 1;
+        if let Some(left) = left_to {
+            *left -= 1;
+        }
+        true
+    }
+
+    /// Returns one, of a reservation that has ended.
+    pub(crate) fn return_hold(&mut self, owner: KeyOwner) {
+        self.holds_left += 1;
+        if let Some(left) = self.holds_left_to.get_mut(&owner) {
+            *left += 1;
+        }
     }
 
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.

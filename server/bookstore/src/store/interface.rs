@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::facts::{Facts, Wanted};
 use crate::{
     catalogue::{Book, Books},
-    domain::{BookId, Entry, EntryKind, LogFilter, NewBook, SalesQuery, Sold},
+    domain::{BookId, Entry, EntryKind, KeyOwner, LogFilter, NewBook, SalesQuery, Sold},
     fault::{Fault, Unavailable},
 };
 
@@ -79,6 +79,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// True if it can hold copies for reservations.
+    fn has_reservations(&self) -> bool {
+        false
+    }
+
     /// Its name in messages to operators; without a password.
     fn name(&self) -> String;
 
@@ -142,6 +147,11 @@ pub(crate) trait LedgerConnection {
     /// any more. The result is final.
     fn settle(&mut self, transaction: &TransactionId) -> Result<Option<bool>, Broken>;
 
+    /// True if reservations are over whose copies are to be given back.
+    fn has_overdue_holds(&self) -> bool {
+        false
+    }
+
     /// Maintenance between transactions; called after each batch, and when none came for a while.
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken>;
 
@@ -189,6 +199,10 @@ pub(crate) struct Changes {
     pub puts: Vec<BookPut>,
     /// Each book's in the order of numbers.
     pub entries: Vec<Entry>,
+    /// Reservations that begin, in the order of numbers.
+    pub held: Vec<OpenHold>,
+    /// Reservations that end; some of them may begin here.
+    pub ended: Vec<OpenHold>,
     /// An answer repeats the result of an earlier transaction, and must wait until that is as durable as this one.
     pub repeats: bool,
 }
@@ -197,6 +211,28 @@ impl Changes {
     /// True if nothing must be committed.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && !self.repeats
+    }
+}
+
+/// A reservation whose copies are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenHold {
+    /// Of its entry.
+    pub number: i64,
+    pub book: BookId,
+    pub quantity: u32,
+    /// End of its time, in milliseconds since the Unix epoch.
+    pub until_ms: i64,
+    pub owner: KeyOwner,
+}
+
+impl OpenHold {
+    /// The reservation of this entry; `None` for another kind.
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        let Entry { number, book, .. } = *entry;
+        let (quantity, until_ms, key) = (entry.quantity?, entry.until_ms?, entry.key?);
+        let is_hold = entry.kind == EntryKind::Reserved;
+        is_hold.then_some(Self { number, book, quantity, until_ms, owner: key.owner() })
     }
 }
 
@@ -228,19 +264,25 @@ pub(crate) struct TransactionId {
 const CODES: usize = 8;
 
 /// A kind's code in the column `kind` of either database. Books that are delisted or listed again are edited there, from
-/// 1 to 0 or from 0 to 1.
+/// 1 to 0 or from 0 to 1, and reservations adjust the stock by a quantity, down when they begin.
 pub(super) fn code(kind: EntryKind) -> i64 {
-    let kind = if matches!(kind, EntryKind::Delisted | EntryKind::Listed) { EntryKind::Edited } else { kind };
+    let kind = match kind {
+        EntryKind::Delisted | EntryKind::Listed => EntryKind::Edited,
+        EntryKind::Reserved | EntryKind::Released => EntryKind::Adjusted,
+        kind => kind,
+    };
     let index = EntryKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
     i64::try_from(index).unwrap_or_default() + 1
 }
 
-/// The kind with this code, `before` and `after`.
-pub(crate) fn kind(code: i64, before: Option<i64>, after: Option<i64>) -> Option<EntryKind> {
+/// The kind with this code, `quantity`, `before` and `after`.
+pub(crate) fn kind(code: i64, quantity: Option<i64>, before: Option<i64>, after: Option<i64>) -> Option<EntryKind> {
     let kind = EntryKind::ALL[..CODES].get(usize::try_from(code - 1).ok()?).copied()?;
     Some(match (kind, before, after) {
         (EntryKind::Edited, Some(1), Some(0)) => EntryKind::Delisted,
         (EntryKind::Edited, Some(0), Some(1)) => EntryKind::Listed,
+        (EntryKind::Adjusted, ..) if quantity.is_some() && before > after => EntryKind::Reserved,
+        (EntryKind::Adjusted, ..) if quantity.is_some() => EntryKind::Released,
         _ => kind,
     })
 }

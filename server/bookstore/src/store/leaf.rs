@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! 1 byte   the form, 1
-//! 1 byte   bits of the columns that are not NULL: 1 quantity, 2 before, 4 after, 8 key, 16 actor
+//! 1 byte   bits of the columns that are not NULL: 1 quantity, 2 before, 4 after, 8 key, 16 actor, 32 until
 //! number   number
 //! number   time, in milliseconds since 1970
 //! number   kind, by its code in the table
@@ -15,6 +15,7 @@
 //! number   quantity: copies
 //! number   before: copies or cents
 //! number   after: copies or cents
+//! number   until: end of a reservation's time, as the time
 //! 32 bytes SHA-256 of the idempotency key, so that a leaf may be shown without it
 //! rest     the actor's name
 //! ```
@@ -45,6 +46,7 @@ pub(super) struct Leaf<'a> {
     pub(super) key: Option<&'a [u8]>,
     pub(super) key_owner: i64,
     pub(super) actor: Option<&'a [u8]>,
+    pub(super) until_ms: Option<i64>,
 }
 
 impl<'a> Leaf<'a> {
@@ -61,6 +63,7 @@ impl<'a> Leaf<'a> {
             key: entry.key.as_ref().map(IdempotencyKey::as_bytes),
             key_owner: entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default().stored(),
             actor: entry.actor.as_ref().map(|actor| Actor::as_str(actor).as_bytes()),
+            until_ms: entry.until_ms,
         }
     }
 
@@ -73,13 +76,14 @@ impl<'a> Leaf<'a> {
             self.after.is_some(),
             self.key.is_some(),
             self.actor.is_some(),
+            self.until_ms.is_some(),
         ];
         let bits = given.iter().rev().fold(0, |bits, given| bits << 1 | u8::from(*given));
         into.extend([FORM, bits]);
         for number in [self.number, self.time_ms, self.kind, self.book, self.key_owner] {
             put_number(into, number);
         }
-        for number in [self.quantity, self.before, self.after].into_iter().flatten() {
+        for number in [self.quantity, self.before, self.after, self.until_ms].into_iter().flatten() {
             put_number(into, number);
         }
         if let Some(key) = self.key {
@@ -118,17 +122,18 @@ pub(crate) struct Decoded {
     pub(crate) key: Option<[u8; Hash::BYTES]>,
     pub(crate) key_owner: i64,
     pub(crate) actor: Option<Vec<u8>>,
+    pub(crate) until_ms: Option<i64>,
 }
 
 impl Decoded {
     /// Reads a leaf; `None` for one of another form, or of a number without an entry.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
-        let (&[FORM, bits @ ..0x20], mut rest) = bytes.split_first_chunk::<2>()? else { return None };
+        let (&[FORM, bits @ ..0x40], mut rest) = bytes.split_first_chunk::<2>()? else { return None };
         let given = |bit: u8| bits & 1 << bit != 0;
         let mut number = || take_number(&mut rest);
         let [number, time_ms, kind, book, key_owner] = [number()?, number()?, number()?, number()?, number()?];
         let mut column = |bit: u8| if given(bit) { take_number(&mut rest).map(Some) } else { Some(None) };
-        let [quantity, before, after] = [column(0)?, column(1)?, column(2)?];
+        let [quantity, before, after, until_ms] = [column(0)?, column(1)?, column(2)?, column(5)?];
         let mut key = None;
         if given(3) {
             let (hash, behind) = rest.split_first_chunk()?;
@@ -136,7 +141,19 @@ impl Decoded {
         }
         let actor = given(4).then(|| rest.to_vec());
         let is_whole = actor.is_some() || rest.is_empty();
-        is_whole.then_some(Self { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor })
+        is_whole.then_some(Self {
+            number,
+            time_ms,
+            kind,
+            book,
+            quantity,
+            before,
+            after,
+            key,
+            key_owner,
+            actor,
+            until_ms,
+        })
     }
 }
 
@@ -168,10 +185,10 @@ mod tests {
     use super::{Decoded, Leaf, MISSING};
 
     fn columns(leaf: &Leaf<'_>) -> Decoded {
-        let &Leaf { number, time_ms, kind, book, quantity, before, after, key_owner, .. } = leaf;
+        let &Leaf { number, time_ms, kind, book, quantity, before, after, key_owner, until_ms, .. } = leaf;
         let key = leaf.key.map(|key| sha256(&[key]).0);
         let actor = leaf.actor.map(<[u8]>::to_vec);
-        Decoded { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor }
+        Decoded { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor, until_ms }
     }
 
     #[test]
@@ -183,7 +200,7 @@ mod tests {
         }
         let longer = [&entry[..], b"!"].concat();
         let endless = [&entry[..2], &[0xff; 40]].concat();
-        for bytes in [MISSING, &longer, &endless, b"\x02\x00\x00\x00\x00\x00\x00", b"\x01\x20\x00\x00\x00\x00\x00"] {
+        for bytes in [MISSING, &longer, &endless, b"\x02\x00\x00\x00\x00\x00\x00", b"\x01\x40\x00\x00\x00\x00\x00"] {
             assert_eq!(Decoded::of(bytes), None, "{bytes:?}");
         }
     }
@@ -202,6 +219,7 @@ mod tests {
             key: None,
             key_owner: 0,
             actor: None,
+            until_ms: None,
         };
         let mut bytes = Vec::new();
         leaf.encode(&mut bytes);
@@ -212,21 +230,24 @@ mod tests {
         let hash = sha256(&[b"key"]).0;
         let whole = [&b"\x01\x1f"[..], &plain[2..14], b"\x01", &plain[15..], &hash, b"console"].concat();
         assert_eq!(bytes, whole);
+        leaf.until_ms = Some(-2);
+        leaf.encode(&mut bytes);
+        assert_eq!(bytes, [&b"\x01\x3f"[..], &whole[2..20], b"\x03", &whole[20..]].concat());
     }
 
     proptest! {
         #[test]
         fn a_leaf_is_read_back_as_the_columns_it_was_made_of(
             fixed: [i64; 4],
-            given: [Option<i64>; 3],
+            given: [Option<i64>; 4],
             key: Option<Vec<u8>>,
             key_owner: i64,
             actor: Option<Vec<u8>>,
         ) {
             let [number, time_ms, kind, book] = fixed;
-            let [quantity, before, after] = given;
+            let [quantity, before, after, until_ms] = given;
             let (key, actor) = (key.as_deref(), actor.as_deref());
-            let leaf = Leaf { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor };
+            let leaf = Leaf { number, time_ms, kind, book, quantity, before, after, key, key_owner, actor, until_ms };
             let mut bytes = vec![7; 3];
             leaf.encode(&mut bytes);
             prop_assert_eq!(Decoded::of(&bytes), Some(columns(&leaf)));

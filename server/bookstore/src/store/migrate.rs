@@ -28,6 +28,16 @@ pub enum MigrateError {
     /// The file is no store.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// `PostgreSQL` has no reservations.
+    #[error(
+        "{path} has had {count} reservations, and over PostgreSQL there are none: its log cannot be copied; nothing was copied"
+    )]
+    Reservations {
+        /// The file.
+        path: PathBuf,
+        /// Reservations in its log.
+        count: i64,
+    },
     /// A program has the file open.
     #[error("{0} is in use: stop the servers that sell from it, and run this again")]
     Selling(PathBuf),
@@ -76,6 +86,10 @@ pub fn migrate(
         FreezeError::InUse => MigrateError::Selling(source.to_owned()),
     })?;
     let read = |reason| MigrateError::Read { path: source.to_owned(), reason };
+    let count = file.reservations().map_err(read)?;
+    if count > 0 {
+        return Err(MigrateError::Reservations { path: source.to_owned(), count });
+    }
     let here = file.sums().map_err(read)?;
     let copier = Copier::begin(url, settings)?;
     let there = copier.sums().map_err(MigrateError::Write)?;

@@ -73,6 +73,11 @@ fn condition(kind: EntryKind) -> String {
         EntryKind::Edited => format!("kind = {code} AND {text}"),
         EntryKind::Delisted => format!(r#"kind = {code} AND "before" = 1 AND "after" = 0"#),
         EntryKind::Listed => format!(r#"kind = {code} AND "before" = 0 AND "after" = 1"#),
+        EntryKind::Adjusted => format!("kind = {code} AND quantity IS NULL"),
+        EntryKind::Reserved => format!(r#"kind = {code} AND quantity IS NOT NULL AND "before" > "after""#),
+        EntryKind::Released => {
+            format!(r#"kind = {code} AND quantity IS NOT NULL AND ("before" IS NULL OR "before" <= "after")"#)
+        }
         _ => format!("kind = {code}"),
     }
 }
@@ -90,7 +95,7 @@ pub(super) struct Line {
 impl Line {
     /// Reads the columns of [`Line::query`], given as numbers.
     pub(super) fn of(time_ms: i64, kind: i64, book: i32, quantity: Option<i64>, before: Option<i64>) -> Option<Self> {
-        let kind = super::interface::kind(kind, None, None)?;
+        let kind = super::interface::kind(kind, None, None, None)?;
         let quantity = quantity.and_then(|copies| u32::try_from(copies).ok()).unwrap_or_default();
         Some(Self { time_ms, kind, book: BookId::new(book)?, quantity, before })
     }

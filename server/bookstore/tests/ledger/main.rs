@@ -16,6 +16,7 @@ mod operators;
 #[cfg(feature = "postgres")]
 mod quorum;
 mod receipts;
+mod reservations;
 mod verify;
 
 use std::{

@@ -83,7 +83,17 @@ struct Report {
 impl Report {
     fn print(&self, out: &mut impl io::Write) -> io::Result<()> {
         let Verified {
-            entries, last, known_missing, covered, other_programs, other_newest, books, keys, problems, ..
+            entries,
+            last,
+            known_missing,
+            covered,
+            other_programs,
+            other_newest,
+            books,
+            reservations,
+            keys,
+            problems,
+            ..
         } = &self.verified;
         let file = self.file.display();
         writeln!(out, "{file}: {entries} log entries, {books} books, {keys} keys in the index")?;
@@ -97,6 +107,9 @@ impl Report {
             }
             Some(_) => writeln!(out, "the head covers all of them")?,
             None => writeln!(out, "the log has no head to compare it with")?,
+        }
+        if *reservations > 0 {
+            writeln!(out, "open reservations: {reservations}")?;
         }
         if *known_missing > 0 {
             writeln!(out, "numbers recorded as without an entry: {known_missing}")?;

@@ -83,9 +83,15 @@ fn row(entry: &Entry, title: &str, locale: Locale) -> LogRow {
         copies: entry.quantity.filter(|copies| *copies != 1).map(|copies| locale.count(copies)).unwrap_or_default(),
         by: match &entry.actor {
             Some(actor) => actor.to_string(),
-            // A book that came with the store or from a file, and purchases, have no operator.
-            None if matches!(entry.kind, EntryKind::Added | EntryKind::Purchase | EntryKind::Refused) => String::new(),
-            None => "another program".to_owned(),
+            // A book that came with the store or from a file, purchases and reservations have no operator.
+            None => match entry.kind {
+                EntryKind::Added
+                | EntryKind::Purchase
+                | EntryKind::Refused
+                | EntryKind::Reserved
+                | EntryKind::Released => String::new(),
+                _ => "another program".to_owned(),
+            },
         },
     }
 }
@@ -134,6 +140,7 @@ mod tests {
             after: None,
             key: None,
             actor: None,
+            until_ms: None,
         };
         let all = LogFilter::default();
         for (filter, is) in [

@@ -67,13 +67,14 @@ pub(super) fn entry(row: &Row) -> Result<Entry, PostgresError> {
     Ok(Entry {
         number: row.try_get(0)?,
         time_ms: row.try_get(1)?,
-        kind: kind(found.into(), before, after).ok_or_else(|| wrong("a kind", found))?,
+        kind: kind(found.into(), quantity.map(i64::from), before, after).ok_or_else(|| wrong("a kind", found))?,
         book: book_id(row.try_get(3)?)?,
         quantity: quantity.map(|copies| u32::try_from(copies).map_err(|_| wrong("a quantity", copies))).transpose()?,
         before,
         after,
         key: key.map_err(|fault| PostgresError::Contents(fault.to_string()))?,
         actor: row.try_get::<_, Option<&str>>(9)?.map(Actor::named),
+        until_ms: None,
     })
 }
 

@@ -214,6 +214,12 @@ impl Frozen {
         self.0.query_row(Sums::QUERY, (), read).map_err(|error| reason(&error))
     }
 
+    /// Reservations in the log.
+    pub(crate) fn reservations(&self) -> Result<i64, String> {
+        let sql = "SELECT count(*) FROM entry WHERE until_ms IS NOT NULL";
+        self.0.query_row(sql, (), |row| row.get(0)).map_err(|error| reason(&error))
+    }
+
     /// Visits books by id until `show` returns false.
     pub(crate) fn each_book(&self, show: impl FnMut(NewBook) -> bool) -> Result<(), String> {
         self.each(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"), book, show)

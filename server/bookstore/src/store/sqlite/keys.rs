@@ -11,7 +11,7 @@ use std::{collections::HashMap, hash::Hasher, mem};
 use siphasher::sip::SipHasher13;
 
 use super::writer::{KeyLookup, Writer};
-use crate::domain::{Entry, IdempotencyKey, KeyOwner};
+use crate::domain::{Entry, EntryKind, IdempotencyKey, KeyOwner};
 
 /// A key's hash and its entry's number. The hash is signed, as `SQLite`'s integers are.
 type Hashed = (i64, i64);
@@ -77,6 +77,35 @@ struct Moving {
     up_to: i64,
 }
 
+/// Entries by their keys.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The first with each key.
+    pub(crate) earlier: HashMap<IdempotencyKey, Entry>,
+    /// Those that end a reservation with the key.
+    pub(crate) ends: HashMap<IdempotencyKey, Entry>,
+}
+
+/// The first of these entries with the key, because its caller got that answer, and for a reservation the next, which ends
+/// it. Two keys can share a hash, so the entries are compared.
+fn matching(
+    lookup: &mut KeyLookup<'_>,
+    mut candidates: Vec<i64>,
+    key: &IdempotencyKey,
+) -> rusqlite::Result<Option<(Entry, Option<Entry>)>> {
+    candidates.sort_unstable();
+    let mut first = None;
+    for number in candidates {
+        let Some(entry) = lookup.entry(number)?.filter(|entry| entry.key == Some(*key)) else { continue };
+        match first.take() {
+            None if entry.kind != EntryKind::Reserved => return Ok(Some((entry, None))),
+            None => first = Some(entry),
+            Some(reserved) => return Ok(Some((reserved, Some(entry)))),
+        }
+    }
+    Ok(first.map(|reserved| (reserved, None)))
+}
+
 /// A slice of the move, written in an uncommitted transaction.
 #[derive(Default)]
 pub(crate) struct Slice {
@@ -126,12 +155,8 @@ impl Keys {
     }
 
     /// The committed entries with these keys, or else with their bytes in the common space.
-    pub(crate) fn find(
-        &self,
-        writer: &Writer,
-        keys: &[IdempotencyKey],
-    ) -> rusqlite::Result<HashMap<IdempotencyKey, Entry>> {
-        let mut found = HashMap::new();
+    pub(crate) fn find(&self, writer: &Writer, keys: &[IdempotencyKey]) -> rusqlite::Result<Found> {
+        let mut found = Found::default();
         if keys.is_empty() {
             return Ok(found);
         }
@@ -141,26 +166,31 @@ impl Keys {
                 None if key.owner() != KeyOwner::COMMON => self.find_owned(&mut lookup, &key.of(KeyOwner::COMMON))?,
                 entry => entry,
             };
-            found.extend(entry.and_then(|entry| Some((entry.key?, entry))));
+            let Some((entry, end)) = entry else { continue };
+            let Some(key) = entry.key else { continue };
+            found.earlier.insert(key, entry);
+            found.ends.extend(end.map(|end| (key, end)));
         }
         Ok(found)
     }
 
-    fn find_owned(&self, lookup: &mut KeyLookup<'_>, key: &IdempotencyKey) -> rusqlite::Result<Option<Entry>> {
+    fn find_owned(
+        &self,
+        lookup: &mut KeyLookup<'_>,
+        key: &IdempotencyKey,
+    ) -> rusqlite::Result<Option<(Entry, Option<Entry>)>> {
         let hash = self.hash(key);
         let moving = self.moving.iter().flat_map(|moving| moving.keys.find(hash));
-        let mut candidates: Vec<i64> = self.fresh.find(hash).chain(moving).collect();
-        if candidates.is_empty() {
-            candidates = lookup.numbers(hash)?;
+        let in_memory = self.fresh.find(hash).chain(moving).collect();
+        let found = matching(lookup, in_memory, key)?;
+        // A reservation may have been indexed before it ended.
+        let is_whole = found.as_ref().is_some_and(|(first, _)| !first.ends_reservation());
+        if is_whole {
+            return Ok(found);
         }
-        // Two keys can share a hash, so compare the entries; the first match, because its caller got that answer.
-        candidates.sort_unstable();
-        for number in candidates {
-            if let Some(entry) = lookup.entry(number)?.filter(|entry| entry.key == Some(*key)) {
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
+        let indexed = lookup.numbers(hash)?;
+        let Some((first, later)) = matching(lookup, indexed, key)? else { return Ok(found) };
+        Ok(Some((first, later.or_else(|| found.map(|(end, _)| end)))))
     }
 
     /// Writes a slice of the move in the open transaction, in proportion to its `arrivals` new keys. `last_number` is

@@ -4,6 +4,7 @@
 mod copy;
 mod durability;
 mod errors;
+mod holds;
 mod keys;
 mod log;
 mod open;

@@ -45,7 +45,7 @@ pub(crate) fn each_book<E: From<rusqlite::Error>>(
 
 pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents, listed";
 pub(super) const ENTRY_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor";
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor, until_ms";
 
 fn out_of_range(column: usize, value: i64) -> rusqlite::Error {
     rusqlite::Error::IntegralValueOutOfRange(column, value)
@@ -75,13 +75,14 @@ pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     Ok(Entry {
         number: row.get(0)?,
         time_ms: row.get(1)?,
-        kind: kind(code, before, after).ok_or_else(|| out_of_range(2, code))?,
+        kind: kind(code, row.get(4)?, before, after).ok_or_else(|| out_of_range(2, code))?,
         book: book_id(row, 3)?,
         quantity: row.get(4)?,
         before,
         after,
         key: key(row, 7)?,
         actor: row.get::<_, Option<String>>(9)?.map(Actor::named),
+        until_ms: row.get(10)?,
     })
 }
 

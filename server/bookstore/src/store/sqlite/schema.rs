@@ -2,6 +2,9 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+/// The schema that first has reservations.
+pub(super) const HOLDS_SINCE: i64 = 4;
+
 /// Marks the file as ours in its header ("Quir").
 pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 
@@ -10,7 +13,7 @@ pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Each step migrates from the version equal to its index to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1, V2, V3];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 /// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
 /// log, because one key at a time costs a page of WAL each; see [`keys`](super::keys).
@@ -51,6 +54,11 @@ const V2: &str = "ALTER TABLE entry ADD COLUMN key_owner INTEGER NOT NULL DEFAUL
 /// Operators' entries have an actor, and books can be delisted.
 const V3: &str = "ALTER TABLE entry ADD COLUMN actor TEXT; \
     ALTER TABLE book ADD COLUMN listed INTEGER NOT NULL DEFAULT 1 CHECK (listed IN (0, 1))";
+
+/// Reservations have an end of their time, and the open ones a table; see [`Holds`](super::holds::Holds).
+const V4: &str = "ALTER TABLE entry ADD COLUMN until_ms INTEGER; \
+    CREATE TABLE hold (number INTEGER PRIMARY KEY, book_id INTEGER NOT NULL, quantity INTEGER NOT NULL, \
+        until_ms INTEGER NOT NULL, key_owner INTEGER NOT NULL) STRICT";
 
 /// The triggers write log entries for what other programs change, so that a server learns what happened to the file
 /// from the log's tail alone. Our own writing connections switch triggers off, because they

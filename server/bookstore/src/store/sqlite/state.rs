@@ -11,6 +11,7 @@ use commit::{FileIdentity, Moved};
 use tokio::sync::watch;
 
 use super::{
+    holds::{Clock, Holds},
     keys::Keys,
     log::{audit::Audit, head::Head, tree::LogTree},
     writer::Writer,
@@ -25,6 +26,7 @@ use crate::{
 pub(super) struct State {
     pub(super) last_number: i64,
     pub(super) keys: Keys,
+    pub(super) holds: Holds,
     /// Over the entries up to `last_number`.
     pub(super) tree: LogTree,
     /// Size of the tree at the newest base.
@@ -47,12 +49,15 @@ impl State {
             books.push(Arc::new(Book::new(book, topic)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
+        let holds = Holds::load(writer)?;
         tree.extend(writer.file(), i64::MAX)?;
         // A number in the index is not reused, even if its row is missing.
         tree.skip_to(keys.indexed_up_to());
         let base = LogTree::at_base(writer.file(), u64::MAX)?.frontier().size();
-        shelf.replace(Catalogue::from_ordered(books));
-        Ok(Self { last_number: tree.last(), keys, tree, base })
+        let catalogue = Catalogue::from_ordered(books);
+        holds.publish(&catalogue);
+        shelf.replace(catalogue);
+        Ok(Self { last_number: tree.last(), keys, holds, tree, base })
     }
 }
 
@@ -76,6 +81,7 @@ pub(super) struct Shared {
     pub(super) lost_pages: AtomicBool,
     pub(super) last_number: watch::Sender<i64>,
     pub(super) audit: Audit,
+    pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::{
     super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, SignedLog, Store, Which},
     errors::OpenError,
+    holds::Clock,
     log::audit::Audit,
     open::{Role, open},
     read::Readers,
@@ -58,7 +59,10 @@ impl SqliteStore {
         let writer = Writer::new(opened.connection);
         writer.begin_read().map_err(failed)?;
         let state = State::load(&writer, &shelf, &settings, tree).map_err(failed)?;
+        let newest_ms = writer.newest_time_ms().map_err(failed)?;
         drop(writer);
+        let clock =
+            settings.clock.as_ref().map_or_else(|| Clock::start(newest_ms), |clock| Clock::of(Arc::clone(clock)));
         let file = FileIdentity::of(path).map_err(|reason| unusable(reason.to_string()))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let signed = SignedTree::open(path, Arc::clone(&readers), &settings)?;
@@ -76,6 +80,7 @@ impl SqliteStore {
             turn: Mutex::default(),
             lost_pages: AtomicBool::new(false),
             audit,
+            clock,
             metrics,
         };
         Ok(Self { shared, readers, signed })
@@ -99,6 +104,10 @@ impl Store for SqliteStore {
 
     fn signed_log(&self) -> Option<&dyn SignedLog> {
         Some(&self.signed)
+    }
+
+    fn has_reservations(&self) -> bool {
+        true
     }
 
     fn name(&self) -> String {

@@ -13,7 +13,7 @@ use commit::{FileIdentity, Moved};
 use super::{
     super::{
         facts::{BookFacts, Facts, Wanted},
-        interface::{Broken, Changes, LedgerConnection, LedgerTransaction, TransactionError, TransactionId},
+        interface::{Broken, Changes, LedgerConnection, LedgerTransaction, OpenHold, TransactionError, TransactionId},
     },
     durability::{self, Checkpoints},
     errors::{before_commit, head, head_before_commit, in_doubt, not_begun},
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     catalogue::Book,
-    domain::{BookId, NewBook},
+    domain::{BookId, IdempotencyKey, KeyOwner, NewBook},
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -70,6 +70,10 @@ impl LedgerConnection for SqliteConnection<'_> {
 
     fn settle(&mut self, _: &TransactionId) -> Result<Option<bool>, Broken> {
         Ok(None)
+    }
+
+    fn has_overdue_holds(&self) -> bool {
+        self.state().holds.has_overdue(self.shared.clock.now_ms())
     }
 
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
@@ -120,7 +124,12 @@ impl<'a> SqliteConnection<'a> {
             Wanted::Named { books, keys, .. } => {
                 let found = books.iter().filter_map(|id| catalogue.get_any(*id));
                 facts.books = found.map(|book| (book.id(), facts_of(book))).collect();
-                facts.earlier = state.keys.find(&self.writer, keys)?;
+                let found = state.keys.find(&self.writer, keys)?;
+                (facts.earlier, facts.ends) = (found.earlier, found.ends);
+                self.add_holds(state, keys, &mut facts)?;
+                let reserved = facts.earlier.values().chain(&facts.overdue).filter_map(OpenHold::of);
+                let found = reserved.filter_map(|hold| catalogue.get_any(hold.book));
+                facts.books.extend(found.map(|book| (book.id(), facts_of(book))));
             }
             Wanted::Whole { books, highest, .. } => {
                 let found = books.iter().filter_map(|id| catalogue.get_any(*id));
@@ -144,6 +153,27 @@ impl<'a> SqliteConnection<'a> {
         Ok(facts)
     }
 
+    /// Adds what is to be known for reservations.
+    fn add_holds(&self, state: &State, keys: &[IdempotencyKey], facts: &mut Facts) -> rusqlite::Result<()> {
+        let Shared { clock, settings, .. } = self.shared;
+        facts.holds_ms = clock.now_ms();
+        let most = settings.limits.reservations;
+        facts.holds_max = most;
+        facts.holds_left = most.saturating_sub(state.holds.len());
+        // One owner leaves half of them to others.
+        let owners = keys.iter().map(IdempotencyKey::owner).filter(|owner| *owner != KeyOwner::COMMON);
+        let left = |owner| (owner, most.div_ceil(2).saturating_sub(state.holds.of_owner(owner)));
+        facts.holds_left_to = owners.map(left).collect();
+        if !state.holds.has_overdue(facts.holds_ms) {
+            return Ok(());
+        }
+        let mut lookup = self.writer.key_lookup()?;
+        for hold in state.holds.overdue(facts.holds_ms) {
+            facts.overdue.extend(lookup.entry(hold.number)?);
+        }
+        Ok(())
+    }
+
     /// Applies other processes' commits. Call it in a transaction; under the write lock the result is final.
     fn catch_up(&mut self, state: &mut State) -> rusqlite::Result<()> {
         let version = self.writer.data_version()?;
@@ -165,12 +195,29 @@ impl<'a> SqliteConnection<'a> {
             self.shared.shelf.apply(books?);
         }
         if last > state.last_number {
+            self.catch_up_holds(state)?;
             state.tree.extend(self.writer.file(), i64::MAX)?;
             self.shared.metrics.foreign_entries(last - state.last_number);
             state.last_number = last;
             self.shared.last_number.send_replace(last);
         }
         self.version_seen = Some(version);
+        Ok(())
+    }
+
+    /// Applies the reservations that other processes began and ended.
+    fn catch_up_holds(&self, state: &mut State) -> rusqlite::Result<()> {
+        let catalogue = self.shared.shelf.load();
+        for entry in self.writer.reservations_after(state.last_number)? {
+            if let Some(hold) = OpenHold::of(&entry) {
+                state.holds.begin(hold, &catalogue);
+            } else if let Some(key) = &entry.key {
+                let found = state.keys.find(&self.writer, std::slice::from_ref(key))?;
+                if let Some(hold) = found.earlier.get(key).and_then(OpenHold::of) {
+                    state.holds.end(&hold, &catalogue);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -208,6 +255,9 @@ fn write_rows(state: &mut State, writer: &Writer, changes: &Changes) -> rusqlite
     // One UPDATE per book, and many log rows per statement.
     let is_current =
         writer.change_books(&changes.books)? && (changes.puts.is_empty() || writer.put_books(&changes.puts)?);
+    let is_current = is_current
+        && (changes.held.is_empty() && changes.ended.is_empty()
+            || writer.change_holds(&changes.held, &changes.ended)?);
     if !is_current {
         return Ok(None);
     }
@@ -334,6 +384,12 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             if let Some((book, price)) = catalogue.get_any(change.id).zip(Cents::new(change.price_cents.1)) {
                 book.publish(change.stock.1, price);
             }
+        }
+        for hold in &changes.held {
+            state.holds.begin(*hold, &catalogue);
+        }
+        for hold in &changes.ended {
+            state.holds.end(hold, &catalogue);
         }
         if !changes.puts.is_empty() {
             shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some(put.after.clone()))));

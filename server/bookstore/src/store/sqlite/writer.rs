@@ -5,16 +5,16 @@ use std::time::Duration;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, config::DbConfig};
 
 use super::{
-    super::interface::{BookChange, BookPut, code},
+    super::interface::{BookChange, BookPut, OpenHold, code},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, entry, key},
 };
-use crate::domain::{Actor, BookId, Entry, IdempotencyKey, NewBook};
+use crate::domain::{Actor, BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook};
 
 /// Rows per INSERT, largest first. One statement per row spends half its time starting and ending statements.
 const ROWS: [usize; 3] = [64, 8, 1];
 
-/// Columns of an entry, and of one without an actor.
-const OPERATORS_WIDTH: usize = 10;
+/// Columns of an entry, and of one without those at the end, which most lack.
+const WHOLE_WIDTH: usize = 11;
 const ENTRY_WIDTH: usize = 9;
 const KEY_WIDTH: usize = 2;
 
@@ -22,7 +22,7 @@ const KEY_WIDTH: usize = 2;
 pub(crate) struct Writer {
     connection: Connection,
     append: [String; ROWS.len()],
-    append_operators: [String; ROWS.len()],
+    append_whole: [String; ROWS.len()],
     index_keys: [String; ROWS.len()],
 }
 
@@ -49,11 +49,11 @@ impl Writer {
             let row = format!("({})", vec!["?"; width].join(","));
             ROWS.map(|rows| format!("{head} {}", vec![&*row; rows].join(",")))
         };
-        let without_actor = ENTRY_COLUMNS.trim_end_matches(", actor");
+        let without_last = ENTRY_COLUMNS.trim_end_matches(", actor, until_ms");
         Self {
             connection,
-            append: many(&format!("INSERT INTO entry ({without_actor}) VALUES"), ENTRY_WIDTH),
-            append_operators: many(&format!("INSERT INTO entry ({ENTRY_COLUMNS}) VALUES"), OPERATORS_WIDTH),
+            append: many(&format!("INSERT INTO entry ({without_last}) VALUES"), ENTRY_WIDTH),
+            append_whole: many(&format!("INSERT INTO entry ({ENTRY_COLUMNS}) VALUES"), WHOLE_WIDTH),
             index_keys: many("INSERT OR IGNORE INTO key_index (hash, number) VALUES", KEY_WIDTH),
         }
     }
@@ -126,11 +126,11 @@ impl Writer {
         Ok(true)
     }
 
-    /// Appends log entries. Those of a transaction without operators are written without the column of the actor.
+    /// Appends log entries. Those of a transaction that only sells are written without the last columns.
     pub(crate) fn append(&self, entries: &[Entry]) -> rusqlite::Result<()> {
-        let has_actors = entries.iter().any(|entry| entry.actor.is_some());
+        let has_last = entries.iter().any(|entry| entry.actor.is_some() || entry.until_ms.is_some());
         let (statements, width) =
-            if has_actors { (&self.append_operators, OPERATORS_WIDTH) } else { (&self.append, ENTRY_WIDTH) };
+            if has_last { (&self.append_whole, WHOLE_WIDTH) } else { (&self.append, ENTRY_WIDTH) };
         in_rows(&self.connection, statements, entries, width, |statement, at, entry| {
             statement.raw_bind_parameter(at + 1, entry.number)?;
             statement.raw_bind_parameter(at + 2, entry.time_ms)?;
@@ -142,11 +142,59 @@ impl Writer {
             statement.raw_bind_parameter(at + 8, entry.key.as_ref().map(IdempotencyKey::as_bytes))?;
             let owner = entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default();
             statement.raw_bind_parameter(at + 9, owner.stored())?;
-            if has_actors {
-                statement.raw_bind_parameter(at + OPERATORS_WIDTH, entry.actor.as_ref().map(Actor::as_str))?;
+            if has_last {
+                statement.raw_bind_parameter(at + 10, entry.actor.as_ref().map(Actor::as_str))?;
+                statement.raw_bind_parameter(at + 11, entry.until_ms)?;
             }
             Ok(())
         })
+    }
+
+    /// Notes the reservations that a transaction begins and ends; false if one that ends was not open, so that no copies
+    /// are given back twice.
+    pub(crate) fn change_holds(&self, begun: &[OpenHold], ended: &[OpenHold]) -> rusqlite::Result<bool> {
+        let sql = "INSERT INTO hold (number, book_id, quantity, until_ms, key_owner) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let mut insert = self.connection.prepare_cached(sql)?;
+        for hold in begun {
+            let owner = hold.owner.stored();
+            insert.execute((hold.number, hold.book.get(), hold.quantity, hold.until_ms, owner))?;
+        }
+        let mut delete = self.connection.prepare_cached("DELETE FROM hold WHERE number = ?1")?;
+        for hold in ended {
+            if delete.execute((hold.number,))? != 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Visits every open reservation.
+    pub(crate) fn each_hold(&self, mut visit: impl FnMut(OpenHold)) -> rusqlite::Result<()> {
+        let mut all = self.connection.prepare("SELECT number, book_id, quantity, until_ms, key_owner FROM hold")?;
+        let mut rows = all.query(())?;
+        while let Some(row) = rows.next()? {
+            let (number, quantity, until_ms) = (row.get(0)?, row.get(2)?, row.get(3)?);
+            let owner = KeyOwner::from_stored(row.get(4)?);
+            visit(OpenHold { number, book: book_id(row, 1)?, quantity, until_ms, owner });
+        }
+        Ok(())
+    }
+
+    /// The entries after `number` that begin or end reservations, in order.
+    pub(crate) fn reservations_after(&self, number: i64) -> rusqlite::Result<Vec<Entry>> {
+        let sql = format!(
+            "SELECT {ENTRY_COLUMNS} FROM entry WHERE number > ?1 AND quantity IS NOT NULL AND idempotency_key IS NOT NULL \
+             AND (kind = {} OR kind = {} AND \"before\" IS \"after\") ORDER BY number",
+            code(EntryKind::Reserved),
+            code(EntryKind::Purchase)
+        );
+        self.connection.prepare_cached(&sql)?.query_map((number,), entry)?.collect()
+    }
+
+    /// Time of the newest entry; 0 without one.
+    pub(crate) fn newest_time_ms(&self) -> rusqlite::Result<i64> {
+        let sql = "SELECT time_ms FROM entry ORDER BY number DESC LIMIT 1";
+        Ok(self.connection.query_row(sql, (), |row| row.get(0)).optional()?.unwrap_or_default())
     }
 
     /// Indexes `keys`, sorted so that neighbours share a page.

@@ -5,7 +5,10 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, Row, types::Type};
 use tlog::{Frontier, Hash};
 
-use super::super::super::leaf::{Leaf, MISSING, missing};
+use super::super::{
+    super::leaf::{Leaf, MISSING, missing},
+    schema::HOLDS_SINCE,
+};
 use crate::domain::Entry;
 
 /// Entries between two bases, which bound the entries that a start reads.
@@ -91,8 +94,16 @@ pub(crate) struct LogTree {
 const META_GAPS: &str = "log_gaps";
 const META_BASES: [&str; 2] = ["log_base", "log_base_before"];
 
-const LEAF_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor";
+/// The columns of a leaf. Files of an earlier schema lack some, and keep their leaves when they get them.
+fn leaf_columns(file: &Connection) -> rusqlite::Result<String> {
+    let version: i64 = file.prepare_cached("PRAGMA user_version")?.query_row((), |row| row.get(0))?;
+    let since = |first, column, before| if version < first { before } else { column };
+    let (owner, actor) = (since(2, "key_owner", "0"), since(3, "actor", "NULL"));
+    let until = since(HOLDS_SINCE, "until_ms", "NULL");
+    Ok(format!(
+        "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, {owner}, {actor}, {until}"
+    ))
+}
 
 fn leaf<'r>(row: &'r Row<'_>) -> rusqlite::Result<Leaf<'r>> {
     Ok(Leaf {
@@ -106,6 +117,7 @@ fn leaf<'r>(row: &'r Row<'_>) -> rusqlite::Result<Leaf<'r>> {
         key: row.get_ref(7)?.as_blob_or_null()?,
         key_owner: row.get(8)?,
         actor: row.get_ref(9)?.as_bytes_or_null()?,
+        until_ms: row.get(10)?,
     })
 }
 
@@ -115,7 +127,8 @@ pub(crate) fn each_row(
     (after, last): (i64, i64),
     mut visit: impl FnMut(&Leaf<'_>),
 ) -> rusqlite::Result<()> {
-    let sql = format!("SELECT {LEAF_COLUMNS} FROM entry WHERE number > ?1 AND number <= ?2 ORDER BY number");
+    let columns = leaf_columns(file)?;
+    let sql = format!("SELECT {columns} FROM entry WHERE number > ?1 AND number <= ?2 ORDER BY number");
     let mut query = file.prepare_cached(&sql)?;
     let mut rows = query.query((after, last))?;
     while let Some(row) = rows.next()? {
@@ -252,7 +265,8 @@ pub(crate) fn each_leaf<E: From<rusqlite::Error>>(
     numbers: RangeInclusive<i64>,
     mut take: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let sql = format!("SELECT {LEAF_COLUMNS} FROM entry WHERE number >= ?1 AND number <= ?2 ORDER BY number");
+    let columns = leaf_columns(file)?;
+    let sql = format!("SELECT {columns} FROM entry WHERE number >= ?1 AND number <= ?2 ORDER BY number");
     let mut query = file.prepare_cached(&sql)?;
     let (mut rows, mut space) = (query.query((numbers.start(), numbers.end()))?, Vec::new());
     let mut next = *numbers.start();

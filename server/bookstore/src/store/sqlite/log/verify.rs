@@ -2,7 +2,7 @@
 //! start, and for `quire verify`.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     ops::RangeInclusive,
     path::Path,
 };
@@ -17,6 +17,7 @@ use super::{
         copy::{CopyError, immutable, reader},
         errors::OpenError,
         keys::key_hash,
+        schema::{HOLDS_SINCE, identity},
     },
     check::{Found, Sought, read_head, sought},
     head::Record,
@@ -53,6 +54,8 @@ pub struct Verified {
     pub other_newest: Vec<i64>,
     /// Books in the catalogue.
     pub books: u64,
+    /// Open reservations.
+    pub reservations: u64,
     /// Keys in the index.
     pub keys: u64,
     /// Problems found; empty for an intact store.
@@ -80,6 +83,8 @@ pub enum Part {
     Stock,
     /// The index of keys.
     Keys,
+    /// The table of open reservations.
+    Reservations,
 }
 
 /// Verifies a store that a server may have open. `progress` gets the number of the entry reached, and of the last.
@@ -131,11 +136,24 @@ fn run(
     let covered = pass.judge_log(path, sought, &mut problems);
     let books = pass.judge_stock(file, &mut problems)?;
     let keys = pass.judge_keys(file, &mut problems)?;
+    let reservations = pass.judge_holds(file, &mut problems)?;
     let root = pass.tree.frontier().root().to_string();
     let known_missing = pass.known.count() - pass.put_back;
     let Pass { entries, other_programs, other_newest, .. } = pass;
     let other_newest = other_newest.into_iter().collect();
-    Ok(Verified { entries, last, root, known_missing, covered, other_programs, other_newest, books, keys, problems })
+    Ok(Verified {
+        entries,
+        last,
+        root,
+        known_missing,
+        covered,
+        other_programs,
+        other_newest,
+        books,
+        reservations,
+        keys,
+        problems,
+    })
 }
 
 /// A size at which the root is known.
@@ -176,6 +194,15 @@ impl Stocks {
             Err(_) => self.others.entry(id).or_default(),
         }
     }
+}
+
+/// A row of the table of open reservations.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Hold {
+    number: i64,
+    book: i64,
+    quantity: i64,
+    until_ms: i64,
 }
 
 /// Position of a move of keys into the index.
@@ -227,6 +254,8 @@ struct Pass {
     stocks: Stocks,
     index: Index,
     indexed: Sum,
+    /// Reservations that no entry has ended yet, by owner and key.
+    holds: HashMap<(i64, Vec<u8>), Hold>,
     other_programs: u64,
     other_newest: VecDeque<i64>,
 }
@@ -251,6 +280,7 @@ impl Pass {
             stocks: Stocks::of_catalogue(file)?,
             index: Index::read(file)?,
             indexed: Sum::default(),
+            holds: HashMap::new(),
             other_programs: 0,
             other_newest: VecDeque::new(),
         })
@@ -272,6 +302,9 @@ impl Pass {
                 stock.other = stock.other.saturating_add(change);
             }
         }
+        if let Some((key, quantity)) = leaf.key.zip(leaf.quantity) {
+            self.hold(leaf, key, quantity);
+        }
         if let Some(hash) = self.index.hash(leaf.number, leaf.key, leaf.key_owner) {
             self.indexed.add(hash, leaf.number);
         }
@@ -282,6 +315,22 @@ impl Pass {
                 self.other_newest.pop_front();
             }
             self.other_newest.push_back(leaf.number);
+        }
+    }
+
+    /// Follows an entry with a key, which may begin or end a reservation.
+    fn hold(&mut self, leaf: &Leaf<'_>, key: &[u8], quantity: i64) {
+        let is_sold = leaf.kind == code(EntryKind::Purchase) && leaf.before == leaf.after;
+        if is_sold {
+            // They came back to the stock and left it again.
+            let stock = self.stocks.of(leaf.book);
+            (stock.sold, stock.other) = (stock.sold.saturating_add(quantity), stock.other.saturating_add(quantity));
+        }
+        if let Some(until_ms) = leaf.until_ms {
+            let hold = Hold { number: leaf.number, book: leaf.book, quantity, until_ms };
+            self.holds.insert((leaf.key_owner, key.to_vec()), hold);
+        } else if is_sold || leaf.kind == code(EntryKind::Released) {
+            self.holds.remove(&(leaf.key_owner, key.to_vec()));
         }
     }
 
@@ -413,6 +462,43 @@ impl Pass {
             problems.push(Problem { part: Part::Keys, message });
         }
         Ok(keys)
+    }
+
+    /// Compares the table of open reservations with the log; returns the number of its rows.
+    fn judge_holds(&self, file: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<u64> {
+        if identity(file)?.version < HOLDS_SINCE {
+            return Ok(0);
+        }
+        let mut by_log: Vec<Hold> = self.holds.values().copied().collect();
+        by_log.sort_unstable();
+        let mut query = file.prepare("SELECT number, book_id, quantity, until_ms FROM hold ORDER BY number")?;
+        let there = query.query_map((), |row| {
+            Ok(Hold { number: row.get(0)?, book: row.get(1)?, quantity: row.get(2)?, until_ms: row.get(3)? })
+        })?;
+        let there: Vec<Hold> = there.collect::<Result<_, _>>()?;
+        let without = |all: &[Hold], others: &[Hold]| -> Vec<String> {
+            let lone = all.iter().filter(|hold| others.binary_search(hold).is_err());
+            lone.map(|hold| hold.number.to_string()).take(NAMED + 1).collect()
+        };
+        let (absent, wrong) = (without(&by_log, &there), without(&there, &by_log));
+        let mut what = Vec::new();
+        if !absent.is_empty() {
+            what.push(format!("it lacks those of entries {}, whose copies would not be given back", listed(&absent)));
+        }
+        if !wrong.is_empty() {
+            what.push(format!("it has some that are not open by the log, for the numbers {}", listed(&wrong)));
+        }
+        if !what.is_empty() {
+            let message = format!(
+                "the table of open reservations differs from the log: {}. Make it from the log: stop the server, and run \
+                 sqlite3 bookstore.db \"DELETE FROM hold; INSERT INTO hold SELECT number, book_id, quantity, until_ms, \
+                 key_owner FROM entry r WHERE until_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.number > \
+                 r.number AND e.idempotency_key = r.idempotency_key AND e.key_owner = r.key_owner)\"",
+                what.join("; ")
+            );
+            problems.push(Problem { part: Part::Reservations, message });
+        }
+        Ok(there.len() as u64)
     }
 
     /// Numbers of entries that are not in the index, and of rows of the index that are not in the log; some of each.

@@ -1,0 +1,396 @@
+//! Copies are held for the time of a reservation, sold or given back exactly once, and never lost.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use bookstore::{
+    Bookstore, Fault, Limit, Settings, Verdict,
+    domain::{Entry, EntryKind, HoldState, KeyOwner, Reservation},
+    store::{self, Part},
+};
+use proptest::prelude::*;
+use rusqlite::{Connection, config::DbConfig};
+
+use super::{Shop, close, id, key, operator};
+
+/// The clock of reservations, which only the test moves.
+#[derive(Clone)]
+struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    fn new() -> Self {
+        Self(Arc::new(AtomicI64::new(1_000_000)))
+    }
+
+    fn pass(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, Relaxed);
+    }
+
+    /// Settings with this clock, and so few keys in memory that most are in the index.
+    fn settings(&self) -> Settings {
+        let now = Arc::clone(&self.0);
+        Settings { clock: Some(Arc::new(move || now.load(Relaxed))), keys_in_memory: 2, ..Settings::default() }
+    }
+}
+
+const BOOK: i32 = 7;
+
+fn shop(stock: i32) -> (Shop, Clock) {
+    let shop = Shop::new();
+    shop.import(&format!("{BOOK},Title,topic,{stock},1.00\n"));
+    (shop, Clock::new())
+}
+
+fn hold(shop: &Shop, store: &Bookstore, name: &str, copies: i32, seconds: i32) -> Result<Reservation, Fault> {
+    shop.runtime.block_on(store.hold(id(BOOK), copies, key(name), Some(seconds), None))
+}
+
+fn end(shop: &Shop, store: &Bookstore, name: &str, confirms: bool) -> Reservation {
+    shop.runtime.block_on(store.end_hold(key(name), confirms, None)).expect("no fault")
+}
+
+/// Free and held copies.
+fn copies(shop: &Shop, store: &Bookstore) -> (u32, u32) {
+    let book = shop.runtime.block_on(store.lookup(id(BOOK))).expect("no fault").expect("a book");
+    (book.stock(), book.held())
+}
+
+fn wait_for(shop: &Shop, store: &Bookstore, expected: (u32, u32)) {
+    let begun = Instant::now();
+    while copies(shop, store) != expected {
+        assert!(begun.elapsed() < Duration::from_secs(30), "not {expected:?}, but {:?}", copies(shop, store));
+        shop.runtime.block_on(tokio::task::yield_now());
+    }
+}
+
+fn assert_verified(shop: &Shop) {
+    let found = store::verify(&shop.path(), &mut |_, _| {}).expect("it can be read");
+    assert!(found.problems.is_empty(), "{:?}", found.problems);
+}
+
+#[test]
+fn copies_are_held_then_sold_or_given_back_once_across_restarts() {
+    let (shop, clock) = shop(10);
+    let mut store = shop.open(&clock.settings());
+    let first = hold(&shop, &store, "sold", 3, 60).expect("held");
+    assert_eq!((first.state, first.stock_left, first.replayed), (HoldState::Held, Some(7), false));
+    assert_eq!(first.held, Some((id(BOOK), 3, 1_060_000)));
+    assert_eq!(hold(&shop, &store, "back", 2, 60).expect("held").stock_left, Some(5));
+    assert_eq!(copies(&shop, &store), (5, 5));
+    assert_eq!(hold(&shop, &store, "more", 6, 60).expect("refused").state, HoldState::TooFew);
+    let buy =
+        |store: &Bookstore, copies| shop.runtime.block_on(store.buy(id(BOOK), copies, None, None)).expect("no fault");
+    assert_eq!(buy(&store, 6).verdict, Verdict::TooFew);
+    close(&store);
+    store = shop.open(&clock.settings());
+    assert_eq!(copies(&shop, &store), (5, 5), "they are held across a restart");
+    assert_eq!(hold(&shop, &store, "sold", 3, 60), Ok(Reservation { replayed: true, ..first }));
+    let sold = end(&shop, &store, "sold", true);
+    assert_eq!((sold.state, sold.stock_left, sold.replayed), (HoldState::Bought, Some(5), false));
+    let back = end(&shop, &store, "back", false);
+    assert_eq!((back.state, back.stock_left, back.replayed), (HoldState::Released, Some(7), false));
+    assert_eq!(copies(&shop, &store), (7, 0));
+    clock.pass(120);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            for (name, confirms, was) in [("sold", true, sold), ("sold", false, sold), ("back", false, back)] {
+                let again = end(&shop, &store, name, confirms);
+                assert_eq!(again, Reservation { replayed: true, now_ms: again.now_ms, ..was });
+            }
+            assert_eq!(hold(&shop, &store, "sold", 3, 60).expect("an answer").state, HoldState::Bought);
+            assert_eq!(hold(&shop, &store, "back", 2, 60).expect("an answer").state, HoldState::Released);
+            assert_eq!(end(&shop, &store, "no one's", true).state, HoldState::NoSuchReservation);
+        }
+        assert_verified(&shop);
+        close(&store);
+        store = shop.open(&clock.settings());
+    }
+    let log: Vec<Entry> = shop.log(&store).into_iter().filter(|entry| entry.key.is_some()).collect();
+    let kinds: Vec<_> = log.iter().map(|entry| (entry.kind, entry.before, entry.after, entry.key)).collect();
+    assert_eq!(
+        kinds,
+        [
+            (EntryKind::Reserved, Some(10), Some(7), Some(key("sold"))),
+            (EntryKind::Reserved, Some(7), Some(5), Some(key("back"))),
+            (EntryKind::Purchase, Some(5), Some(5), Some(key("sold"))),
+            (EntryKind::Released, Some(5), Some(7), Some(key("back"))),
+        ]
+    );
+    close(&store);
+}
+
+#[test]
+fn a_time_that_is_over_gives_copies_back_and_a_later_confirmation_is_told() {
+    let (shop, clock) = shop(10);
+    let mut store = shop.open(&clock.settings());
+    for (name, seconds) in [("idle", 10), ("stopped", 20), ("long", 100)] {
+        hold(&shop, &store, name, 1, seconds).expect("held");
+    }
+    clock.pass(9);
+    assert_eq!(hold(&shop, &store, "idle", 1, 10).expect("an answer").state, HoldState::Held);
+    clock.pass(1);
+    wait_for(&shop, &store, (8, 2));
+    close(&store);
+    clock.pass(10);
+    store = shop.open(&clock.settings());
+    wait_for(&shop, &store, (9, 1));
+    for name in ["idle", "stopped"] {
+        for confirms in [true, false] {
+            let late = end(&shop, &store, name, confirms);
+            assert_eq!((late.state, late.replayed), (HoldState::Expired, true), "{name}");
+        }
+    }
+    assert_eq!(end(&shop, &store, "long", true).state, HoldState::Bought);
+    assert_eq!(copies(&shop, &store), (9, 0));
+    assert_verified(&shop);
+    close(&store);
+}
+
+#[test]
+fn a_reservation_of_one_server_is_known_to_another_on_the_same_file() {
+    let (shop, clock) = shop(10);
+    let (one, other) = (shop.open(&clock.settings()), shop.open(&clock.settings()));
+    for name in ["sold", "back", "late"] {
+        hold(&shop, &one, name, 2, 50).expect("held");
+    }
+    wait_for(&shop, &other, (4, 6));
+    assert_eq!(end(&shop, &other, "sold", true).state, HoldState::Bought);
+    assert_eq!(end(&shop, &other, "back", false).state, HoldState::Released);
+    wait_for(&shop, &one, (6, 2));
+    assert!(end(&shop, &one, "sold", true).replayed);
+    clock.pass(50);
+    for store in [&one, &other] {
+        wait_for(&shop, store, (8, 0));
+        assert_eq!(end(&shop, store, "late", true).state, HoldState::Expired);
+    }
+    let log = shop.log(&one);
+    assert_eq!(log.iter().filter(|entry| entry.kind == EntryKind::Released).count(), 2, "each is given back once");
+    assert_verified(&shop);
+    close(&one);
+    close(&other);
+}
+
+#[test]
+fn a_key_is_of_a_purchase_or_of_a_reservation() {
+    let (shop, clock) = shop(10);
+    let store = shop.open(&clock.settings());
+    let buy = |name: &str| shop.runtime.block_on(store.buy(id(BOOK), 1, Some(key(name)), None));
+    let bought = buy("a purchase").expect("bought").number;
+    hold(&shop, &store, "a reservation", 1, 10).expect("held");
+    let is_of = |fault, number| matches!(fault, Fault::KeyReused { number: other, .. } if Some(other) == number);
+    assert!(is_of(hold(&shop, &store, "a purchase", 1, 10).unwrap_err(), bought));
+    assert!(is_of(hold(&shop, &store, "a reservation", 2, 10).unwrap_err(), bought.map(|number| number + 1)));
+    assert!(is_of(buy("a reservation").unwrap_err(), bought.map(|number| number + 1)));
+    assert_eq!(end(&shop, &store, "a purchase", true).state, HoldState::NoSuchReservation);
+    end(&shop, &store, "a reservation", true);
+    assert!(is_of(buy("a reservation").unwrap_err(), bought.map(|number| number + 1)));
+    let owned = key("a reservation").of(KeyOwner::named("till"));
+    let of_another = shop.runtime.block_on(store.end_hold(owned, true, None)).expect("no fault");
+    assert_eq!(of_another.state, HoldState::NoSuchReservation, "the key of another credential is another key");
+    close(&store);
+}
+
+#[test]
+fn reservations_are_limited_and_one_credential_leaves_half_of_them_to_others() {
+    let (shop, clock) = shop(100);
+    let mut settings = clock.settings();
+    settings.limits.reservations = 4;
+    settings.limits.reservation_seconds = 60;
+    let store = shop.open(&settings);
+    let hold = |owner: &str, name: &str| {
+        let key = key(name).of(KeyOwner::named(owner));
+        shop.runtime.block_on(store.hold(id(BOOK), 1, key, Some(60), None))
+    };
+    let is_full = |fault| matches!(fault, Fault::Limit { limit: Limit::Reservations, at: 4 });
+    hold("one", "1").expect("held");
+    hold("one", "2").expect("held");
+    assert!(is_full(hold("one", "3").unwrap_err()));
+    hold("two", "1").expect("held");
+    hold("three", "1").expect("held");
+    assert!(is_full(hold("four", "1").unwrap_err()));
+    assert!(hold("one", "1").expect("an answer").replayed, "it is open already");
+    shop.runtime.block_on(store.end_hold(key("1").of(KeyOwner::named("one")), false, None)).expect("released");
+    hold("four", "1").expect("held");
+    clock.pass(60);
+    hold("one", "4").expect("the times of all are over");
+    for seconds in [0, -1, 61] {
+        let fault = shop.runtime.block_on(store.hold(id(BOOK), 1, key("x"), Some(seconds), None)).unwrap_err();
+        assert!(matches!(fault, Fault::Invalid { field: "seconds", .. }), "{fault}");
+    }
+    close(&store);
+}
+
+#[test]
+fn a_held_book_can_be_edited_delisted_and_removed() {
+    let (shop, clock) = shop(10);
+    let store = shop.open(&clock.settings());
+    for name in ["sold", "gone", "back"] {
+        hold(&shop, &store, name, 1, 60).expect("held");
+    }
+    let edit = bookstore::domain::Edit { title: Some("New".to_owned()), listed: Some(false), ..Default::default() };
+    shop.runtime.block_on(store.edit_book(id(BOOK), edit, operator())).expect("edited");
+    assert_eq!(hold(&shop, &store, "later", 1, 60).expect("refused").state, HoldState::NoSuchBook);
+    assert_eq!(end(&shop, &store, "sold", true).state, HoldState::Bought);
+    let edit = bookstore::domain::Edit { listed: Some(true), ..Default::default() };
+    shop.runtime.block_on(store.edit_book(id(BOOK), edit, operator())).expect("edited");
+    assert_eq!(copies(&shop, &store), (7, 2));
+    shop.other_program(&format!("DELETE FROM book WHERE id = {BOOK}"));
+    assert_eq!(end(&shop, &store, "gone", true).state, HoldState::NoSuchBook);
+    assert_eq!(end(&shop, &store, "back", false).state, HoldState::Released);
+    clock.pass(60);
+    assert_eq!(end(&shop, &store, "gone", true).state, HoldState::Expired);
+    assert_verified(&shop);
+    close(&store);
+}
+
+#[test]
+fn a_file_of_the_schema_before_reservations_is_checked_and_migrated() {
+    let (shop, clock) = shop(10);
+    let store = shop.open(&clock.settings());
+    shop.runtime.block_on(store.buy(id(BOOK), 1, Some(key("before")), None)).expect("bought");
+    close(&store);
+    let before = store::verify(&shop.path(), &mut |_, _| {}).expect("it can be read").root;
+    shop.other_program("ALTER TABLE entry DROP COLUMN until_ms; DROP TABLE hold; PRAGMA user_version = 3");
+    let older = store::verify(&shop.path(), &mut |_, _| {}).expect("it can be read");
+    assert!(older.problems.is_empty() && older.root == before, "{older:?}");
+    let store = shop.open(&clock.settings());
+    hold(&shop, &store, "after", 1, 60).expect("held");
+    assert_eq!(copies(&shop, &store), (8, 1));
+    assert_verified(&shop);
+    close(&store);
+}
+
+#[test]
+fn a_table_that_differs_from_the_log_is_found_and_made_again_as_the_message_has_it() {
+    for sql in [
+        "DELETE FROM hold WHERE number = (SELECT max(number) FROM hold)",
+        "UPDATE hold SET until_ms = until_ms + 1",
+        "INSERT INTO hold VALUES (1, 7, 1, 0, 0)",
+    ] {
+        let (shop, clock) = shop(10);
+        let store = shop.open(&clock.settings());
+        for name in ["one", "two", "three"] {
+            hold(&shop, &store, name, 1, 60).expect("held");
+        }
+        end(&shop, &store, "two", true);
+        close(&store);
+        assert_verified(&shop);
+        let file = Connection::open(shop.path()).expect("the file opens");
+        file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).expect("triggers are off");
+        file.execute_batch(sql).expect("the change is made");
+        drop(file);
+        let mut found = store::verify(&shop.path(), &mut |_, _| {}).expect("it can be read").problems;
+        assert!(found.len() == 1 && found[0].part == Part::Reservations, "{sql}: {found:?}");
+        let message = found.remove(0).message;
+        shop.other_program(message.split('"').nth(1).expect("a command"));
+        assert_verified(&shop);
+        let store = shop.open(&clock.settings());
+        assert_eq!(copies(&shop, &store), (7, 2));
+        close(&store);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hold { name: u8, copies: i32, seconds: i32 },
+    End { name: u8, confirms: bool },
+    Buy(i32),
+    Pass(i64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..8_u8, 1..4_i32, 1..30_i32).prop_map(|(name, copies, seconds)| Step::Hold { name, copies, seconds }),
+        6 => (0..8_u8, any::<bool>()).prop_map(|(name, confirms)| Step::End { name, confirms }),
+        1 => (1..3_i32).prop_map(Step::Buy),
+        2 => (0..20_i64).prop_map(Step::Pass),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// A reservation by the model: copies, end of its time, and its end if it has one.
+struct Known {
+    copies: i32,
+    until_ms: i64,
+    end: Option<HoldState>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn two_servers_and_a_model_agree_on_every_answer(steps in prop::collection::vec((step(), any::<bool>()), 1..60)) {
+        let (shop, clock) = shop(12);
+        let mut stores = [shop.open(&clock.settings()), shop.open(&clock.settings())];
+        let (mut free, mut known) = (12_i32, HashMap::<u8, Known>::new());
+        for (step, second) in steps {
+            let now_ms = clock.0.load(Relaxed);
+            for hold in known.values_mut().filter(|hold| hold.end.is_none() && hold.until_ms <= now_ms) {
+                hold.end = Some(HoldState::Expired);
+                free += hold.copies;
+            }
+            let store = &mut stores[usize::from(second)];
+            match step {
+                Step::Hold { name, copies, seconds } => {
+                    let answer = hold(&shop, store, &name.to_string(), copies, seconds);
+                    match known.get(&name) {
+                        Some(before) if before.copies == copies => {
+                            let state = before.end.unwrap_or(HoldState::Held);
+                            prop_assert_eq!(answer.map(|answer| (answer.state, answer.replayed)), Ok((state, true)));
+                        }
+                        Some(_) => prop_assert!(matches!(answer, Err(Fault::KeyReused { .. })), "{:?}", answer),
+                        None if free >= copies => {
+                            free -= copies;
+                            let until_ms = now_ms + i64::from(seconds) * 1000;
+                            known.insert(name, Known { copies, until_ms, end: None });
+                            let answer = answer.expect("no fault");
+                            prop_assert_eq!((answer.state, answer.stock_left), (HoldState::Held, Some(free.unsigned_abs())));
+                        }
+                        None => {
+                            let state = if free == 0 { HoldState::SoldOut } else { HoldState::TooFew };
+                            prop_assert_eq!(answer.map(|answer| answer.state), Ok(state));
+                        }
+                    }
+                }
+                Step::End { name, confirms } => {
+                    let answer = end(&shop, store, &name.to_string(), confirms);
+                    let Some(hold) = known.get_mut(&name) else {
+                        prop_assert_eq!(answer.state, HoldState::NoSuchReservation);
+                        continue;
+                    };
+                    let is_new = hold.end.is_none();
+                    let state = *hold.end.get_or_insert(if confirms { HoldState::Bought } else { HoldState::Released });
+                    if is_new && !confirms {
+                        free += hold.copies;
+                    }
+                    prop_assert_eq!((answer.state, answer.replayed), (state, !is_new));
+                }
+                Step::Buy(copies) => {
+                    let receipt = shop.runtime.block_on(store.buy(id(BOOK), copies, None, None)).expect("no fault");
+                    let is_sold = free >= copies;
+                    prop_assert_eq!(receipt.verdict == Verdict::Bought, is_sold);
+                    free -= if is_sold { copies } else { 0 };
+                }
+                Step::Pass(seconds) => clock.pass(seconds),
+                Step::Restart => {
+                    close(store);
+                    *store = shop.open(&clock.settings());
+                }
+            }
+        }
+        clock.pass(60);
+        let held: i32 = known.values().filter(|hold| hold.end.is_none()).map(|hold| hold.copies).sum();
+        for store in &stores {
+            wait_for(&shop, store, ((free + held).unsigned_abs(), 0));
+        }
+        assert_verified(&shop);
+        stores.iter().for_each(close);
+    }
+}
