@@ -47,3 +47,21 @@ fn a_file_that_is_copied_goes_on_in_the_database_where_it_was() {
     assert!(matches!(copy(), Err(MigrateError::Filled { .. })), "the database has gone on");
     close(&store);
 }
+
+#[test]
+fn a_file_with_reservations_is_not_copied() {
+    let (file, database) = (Shop::new(), Shop::of(Kind::Database));
+    let store = file.open(&Settings::default());
+    let held = file.runtime.block_on(store.hold(id(53477), 1, key("held"), None, None)).expect("held");
+    file.runtime.block_on(store.end_hold(key("held"), true, None)).expect("bought");
+    assert!(held.number.is_some());
+    close(&store);
+    drop(store);
+    let url = database.url.clone().expect("a database");
+    let copied = migrate(&file.path(), &url, &Settings::default(), &mut |_, _| {});
+    assert!(matches!(copied, Err(MigrateError::Reservations { count: 1, .. })), "{copied:?}");
+    let store = database.open(&Settings::default());
+    let fault = database.runtime.block_on(store.end_hold(key("held"), true, None)).expect_err("there are none");
+    assert!(matches!(fault, bookstore::Fault::Unsupported(_)), "{fault}");
+    close(&store);
+}

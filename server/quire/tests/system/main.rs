@@ -36,6 +36,7 @@ mod outcomes;
 mod probe;
 mod receipts;
 mod records;
+mod reservations;
 mod room;
 mod rpcgame;
 mod search;

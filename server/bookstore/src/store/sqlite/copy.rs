@@ -319,7 +319,8 @@ mod tests {
         let path = folder.path().join("a.db");
         let older = open(&path, Role::Owner, &Settings::default()).unwrap().connection;
         let back = "DROP TRIGGER book_listed; ALTER TABLE book DROP COLUMN listed; ALTER TABLE entry DROP COLUMN actor; \
-            ALTER TABLE entry DROP COLUMN key_owner; DELETE FROM meta WHERE name = 'log_id'; \
+            ALTER TABLE entry DROP COLUMN key_owner; ALTER TABLE entry DROP COLUMN until_ms; DROP TABLE hold; \
+            DELETE FROM meta WHERE name = 'log_id'; \
             PRAGMA user_version = 1";
         older.execute_batch(back).unwrap();
         older.close().unwrap();
