@@ -15,7 +15,7 @@ use crate::{
     },
     fault::{Fault, Limit},
     money::Cents,
-    store::{BookChange, BookFacts, BookPut, Changes, Facts, OpenHold},
+    store::{BookChange, BookFacts, BookPut, Changes, Facts},
 };
 
 /// Work for a transaction.
@@ -120,8 +120,7 @@ pub(super) struct Rules<'f> {
     new_keys: HashMap<IdempotencyKey, usize>,
     /// Entries that end the reservations with these keys.
     new_ends: HashMap<IdempotencyKey, usize>,
-    held: Vec<OpenHold>,
-    ended: Vec<OpenHold>,
+    ended: Vec<Entry>,
     repeats: bool,
 }
 
@@ -145,8 +144,8 @@ impl<'f> Rules<'f> {
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let (drafts, puts) = (BTreeMap::new(), BTreeMap::new());
         let (new_keys, new_ends) = (HashMap::new(), HashMap::new());
-        let (entries, held, ended) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rules = Self { facts, time_ms, drafts, puts, entries, new_keys, new_ends, held, ended, repeats: false };
+        let (entries, ended) = (Vec::new(), Vec::new());
+        let mut rules = Self { facts, time_ms, drafts, puts, entries, new_keys, new_ends, ended, repeats: false };
         for reserved in rules.facts.take_overdue() {
             rules.end(&reserved, EntryKind::Released);
         }
@@ -264,7 +263,6 @@ impl<'f> Rules<'f> {
         (entry.quantity, entry.key, entry.time_ms) = (Some(wish.quantity), Some(wish.key), time_ms);
         entry.until_ms = Some(time_ms.saturating_add(i64::from(wish.seconds).saturating_mul(1000)));
         let entry = entry.clone();
-        self.held.extend(OpenHold::of(&entry));
         self.new_keys.insert(wish.key, self.entries.len() - 1);
         Ok(Reservation { replayed: false, ..self.state_of(&entry, None) })
     }
@@ -311,10 +309,8 @@ impl<'f> Rules<'f> {
         let entry = self.log(reserved.book, kind, before, after);
         (entry.quantity, entry.key, entry.time_ms) = (reserved.quantity, reserved.key, time_ms);
         let entry = entry.clone();
-        if let Some(hold) = OpenHold::of(reserved) {
-            self.facts.return_hold(hold.owner);
-            self.ended.push(hold);
-        }
+        self.facts.return_hold(reserved.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default());
+        self.ended.push(reserved.clone());
         self.new_ends.extend(reserved.key.map(|key| (key, self.entries.len() - 1)));
         entry
     }
@@ -460,7 +456,6 @@ impl<'f> Rules<'f> {
             books: changed.map(change).collect(),
             puts,
             entries: self.entries,
-            held: self.held,
             ended: self.ended,
             repeats: self.repeats,
         }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::facts::{Facts, Wanted};
 use crate::{
     catalogue::{Book, Books},
-    domain::{BookId, Entry, EntryKind, KeyOwner, LogFilter, NewBook, SalesQuery, Sold},
+    domain::{BookId, Entry, EntryKind, LogFilter, NewBook, SalesQuery, Sold},
     fault::{Fault, Unavailable},
 };
 
@@ -199,10 +199,8 @@ pub(crate) struct Changes {
     pub puts: Vec<BookPut>,
     /// Each book's in the order of numbers.
     pub entries: Vec<Entry>,
-    /// Reservations that begin, in the order of numbers.
-    pub held: Vec<OpenHold>,
-    /// Reservations that end; some of them may begin here.
-    pub ended: Vec<OpenHold>,
+    /// The first entries of the reservations that end; some of them may begin here.
+    pub ended: Vec<Entry>,
     /// An answer repeats the result of an earlier transaction, and must wait until that is as durable as this one.
     pub repeats: bool,
 }
@@ -211,28 +209,6 @@ impl Changes {
     /// True if nothing must be committed.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && !self.repeats
-    }
-}
-
-/// A reservation whose copies are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OpenHold {
-    /// Of its entry.
-    pub number: i64,
-    pub book: BookId,
-    pub quantity: u32,
-    /// End of its time, in milliseconds since the Unix epoch.
-    pub until_ms: i64,
-    pub owner: KeyOwner,
-}
-
-impl OpenHold {
-    /// The reservation of this entry; `None` for another kind.
-    pub(crate) fn of(entry: &Entry) -> Option<Self> {
-        let Entry { number, book, .. } = *entry;
-        let (quantity, until_ms, key) = (entry.quantity?, entry.until_ms?, entry.key?);
-        let is_hold = entry.kind == EntryKind::Reserved;
-        is_hold.then_some(Self { number, book, quantity, until_ms, owner: key.owner() })
     }
 }
 

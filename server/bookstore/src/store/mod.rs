@@ -23,7 +23,7 @@ pub use interface::Page;
 pub(crate) use interface::Which;
 pub(crate) use interface::kind;
 pub(crate) use interface::{
-    BookChange, BookPut, Broken, Changes, LedgerConnection, OpenHold, SignedLog, Store, TransactionError, TransactionId,
+    BookChange, BookPut, Broken, Changes, LedgerConnection, SignedLog, Store, TransactionError, TransactionId,
 };
 pub(crate) use leaf::Decoded;
 pub use migrate::{MigrateError, Migrated, migrate};

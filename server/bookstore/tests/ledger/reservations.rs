@@ -270,8 +270,8 @@ fn a_file_of_the_schema_before_reservations_is_checked_and_migrated() {
 fn a_table_that_differs_from_the_log_is_found_and_made_again_as_the_message_has_it() {
     for sql in [
         "DELETE FROM hold WHERE number = (SELECT max(number) FROM hold)",
-        "UPDATE hold SET until_ms = until_ms + 1",
-        "INSERT INTO hold VALUES (1, 7, 1, 0, 0)",
+        "INSERT INTO hold SELECT max(number) FROM entry",
+        "DELETE FROM hold; INSERT INTO hold VALUES (1000)",
     ] {
         let (shop, clock) = shop(10);
         let store = shop.open(&clock.settings());

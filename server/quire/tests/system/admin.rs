@@ -187,7 +187,7 @@ async fn an_operator_restocks_adds_edits_and_delists_and_the_log_has_the_name() 
     let log = admin.log(with(filter)).await.expect("a page").into_inner().entries;
     assert_eq!(log.len(), 1);
     assert_eq!((log[0].kind(), &*log[0].actor, log[0].number), (LogEntryKind::Delisted, "admin.token", edited.number));
-    let wrong = LogRequest { kinds: vec![11], ..LogRequest::default() };
+    let wrong = LogRequest { kinds: vec![13], ..LogRequest::default() };
     assert_eq!(admin.log(with(wrong)).await.expect_err("a refusal").code(), Code::InvalidArgument);
 }
 

@@ -1,5 +1,5 @@
-//! The reservations whose copies are held: all of them in memory, in the order in which their times end, and in the table
-//! `hold`, so that a start does not look for them in the log.
+//! The reservations whose copies are held: all of them in memory, by key and in the order in which their times end, and
+//! their numbers in the table `hold`, so that a start does not look for them in the log.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,8 +10,7 @@ use std::{
 use super::writer::Writer;
 use crate::{
     catalogue::Catalogue,
-    domain::{BookId, KeyOwner},
-    store::OpenHold,
+    domain::{BookId, Entry, IdempotencyKey, KeyOwner},
 };
 
 /// Most reservations that one transaction ends because their time is over.
@@ -41,25 +40,26 @@ impl Clock {
     }
 }
 
-/// Open reservations.
+/// The entries that began the open reservations.
 #[derive(Default)]
 pub(super) struct Holds {
-    /// By the end of their time and their numbers.
-    open: BTreeMap<(i64, i64), OpenHold>,
+    entries: HashMap<IdempotencyKey, Entry>,
+    /// Their keys by the end of their time and their numbers.
+    by_end: BTreeMap<(i64, i64), IdempotencyKey>,
     /// How many each owner of keys has.
     owners: HashMap<KeyOwner, usize>,
 }
 
 impl Holds {
-    /// Reads the table.
+    /// Reads those of the file.
     pub(super) fn load(writer: &Writer) -> rusqlite::Result<Self> {
         let mut holds = Self::default();
-        writer.each_hold(|hold| holds.insert(hold))?;
+        writer.open_holds()?.into_iter().for_each(|reserved| holds.insert(reserved));
         Ok(holds)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.open.len()
+        self.entries.len()
     }
 
     /// How many this owner of keys has.
@@ -67,39 +67,47 @@ impl Holds {
         self.owners.get(&owner).copied().unwrap_or_default()
     }
 
-    fn insert(&mut self, hold: OpenHold) {
-        self.open.insert((hold.until_ms, hold.number), hold);
-        *self.owners.entry(hold.owner).or_default() += 1;
+    /// The one with exactly this key.
+    pub(super) fn get(&self, key: &IdempotencyKey) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    fn insert(&mut self, reserved: Entry) {
+        let Some((key, until_ms)) = reserved.key.zip(reserved.until_ms) else { return };
+        self.by_end.insert((until_ms, reserved.number), key);
+        *self.owners.entry(key.owner()).or_default() += 1;
+        self.entries.insert(key, reserved);
     }
 
     /// Adds a committed reservation and shows its copies to readers.
-    pub(super) fn begin(&mut self, hold: OpenHold, catalogue: &Catalogue) {
-        self.insert(hold);
-        if let Some(book) = catalogue.get_any(hold.book) {
-            book.publish_held(book.held().saturating_add(hold.quantity));
+    pub(super) fn begin(&mut self, reserved: &Entry, catalogue: &Catalogue) {
+        self.insert(reserved.clone());
+        if let Some((book, copies)) = catalogue.get_any(reserved.book).zip(reserved.quantity) {
+            book.publish_held(book.held().saturating_add(copies));
         }
     }
 
-    /// Removes a reservation that has ended; nothing if it was not open.
-    pub(super) fn end(&mut self, hold: &OpenHold, catalogue: &Catalogue) {
-        let Some(hold) = self.open.remove(&(hold.until_ms, hold.number)) else { return };
-        if let Some(count) = self.owners.get_mut(&hold.owner) {
+    /// Removes the reservation with this key, which has ended.
+    pub(super) fn end(&mut self, key: &IdempotencyKey, catalogue: &Catalogue) {
+        let Some(reserved) = self.entries.remove(key) else { return };
+        self.by_end.remove(&(reserved.until_ms.unwrap_or_default(), reserved.number));
+        if let Some(count) = self.owners.get_mut(&key.owner()) {
             *count -= 1;
             if *count == 0 {
-                self.owners.remove(&hold.owner);
+                self.owners.remove(&key.owner());
             }
         }
-        if let Some(book) = catalogue.get_any(hold.book) {
-            book.publish_held(book.held().saturating_sub(hold.quantity));
+        if let Some((book, copies)) = catalogue.get_any(reserved.book).zip(reserved.quantity) {
+            book.publish_held(book.held().saturating_sub(copies));
         }
     }
 
     /// Shows the held copies of a new catalogue.
     pub(super) fn publish(&self, catalogue: &Catalogue) {
         let mut held = HashMap::<BookId, u32>::new();
-        for hold in self.open.values() {
-            let copies = held.entry(hold.book).or_default();
-            *copies = copies.saturating_add(hold.quantity);
+        for reserved in self.entries.values() {
+            let copies = held.entry(reserved.book).or_default();
+            *copies = copies.saturating_add(reserved.quantity.unwrap_or_default());
         }
         for (id, copies) in held {
             if let Some(book) = catalogue.get_any(id) {
@@ -110,11 +118,12 @@ impl Holds {
 
     /// True if the time of one is over.
     pub(super) fn has_overdue(&self, now_ms: i64) -> bool {
-        self.open.first_key_value().is_some_and(|((until_ms, _), _)| *until_ms <= now_ms)
+        self.by_end.first_key_value().is_some_and(|((until_ms, _), _)| *until_ms <= now_ms)
     }
 
     /// Those whose time is over, the longest first; not all of them if there are many.
-    pub(super) fn overdue(&self, now_ms: i64) -> impl Iterator<Item = &OpenHold> {
-        self.open.range(..=(now_ms, i64::MAX)).map(|(_, hold)| hold).take(OVERDUE_MAX)
+    pub(super) fn overdue(&self, now_ms: i64) -> impl Iterator<Item = &Entry> {
+        let keys = self.by_end.range(..=(now_ms, i64::MAX)).map(|(_, key)| key);
+        keys.filter_map(|key| self.entries.get(key)).take(OVERDUE_MAX)
     }
 }

@@ -55,10 +55,9 @@ const V2: &str = "ALTER TABLE entry ADD COLUMN key_owner INTEGER NOT NULL DEFAUL
 const V3: &str = "ALTER TABLE entry ADD COLUMN actor TEXT; \
     ALTER TABLE book ADD COLUMN listed INTEGER NOT NULL DEFAULT 1 CHECK (listed IN (0, 1))";
 
-/// Reservations have an end of their time, and the open ones a table; see [`Holds`](super::holds::Holds).
+/// Reservations have an end of their time, and the numbers of the open ones a table; see [`Holds`](super::holds::Holds).
 const V4: &str = "ALTER TABLE entry ADD COLUMN until_ms INTEGER; \
-    CREATE TABLE hold (number INTEGER PRIMARY KEY, book_id INTEGER NOT NULL, quantity INTEGER NOT NULL, \
-        until_ms INTEGER NOT NULL, key_owner INTEGER NOT NULL) STRICT";
+    CREATE TABLE hold (number INTEGER PRIMARY KEY) STRICT";
 
 /// The triggers write log entries for what other programs change, so that a server learns what happened to the file
 /// from the log's tail alone. Our own writing connections switch triggers off, because they

@@ -13,7 +13,7 @@ use commit::{FileIdentity, Moved};
 use super::{
     super::{
         facts::{BookFacts, Facts, Wanted},
-        interface::{Broken, Changes, LedgerConnection, LedgerTransaction, OpenHold, TransactionError, TransactionId},
+        interface::{Broken, Changes, LedgerConnection, LedgerTransaction, TransactionError, TransactionId},
     },
     durability::{self, Checkpoints},
     errors::{before_commit, head, head_before_commit, in_doubt, not_begun},
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     catalogue::Book,
-    domain::{BookId, IdempotencyKey, KeyOwner, NewBook},
+    domain::{BookId, EntryKind, IdempotencyKey, KeyOwner, NewBook},
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -124,11 +124,15 @@ impl<'a> SqliteConnection<'a> {
             Wanted::Named { books, keys, .. } => {
                 let found = books.iter().filter_map(|id| catalogue.get_any(*id));
                 facts.books = found.map(|book| (book.id(), facts_of(book))).collect();
-                let found = state.keys.find(&self.writer, keys)?;
-                (facts.earlier, facts.ends) = (found.earlier, found.ends);
-                self.add_holds(state, keys, &mut facts)?;
-                let reserved = facts.earlier.values().chain(&facts.overdue).filter_map(OpenHold::of);
-                let found = reserved.filter_map(|hold| catalogue.get_any(hold.book));
+                self.add_holds(state, keys, &mut facts);
+                let other = |key: &IdempotencyKey| state.holds.get(key).is_none();
+                let others: Vec<_> = keys.iter().filter(|key| other(key)).copied().collect();
+                let found = state.keys.find(&self.writer, &others)?;
+                facts.earlier.extend(found.earlier);
+                facts.ends = found.ends;
+                let earlier = facts.earlier.values().chain(&facts.overdue);
+                let reserved = earlier.filter(|entry| entry.kind == EntryKind::Reserved);
+                let found = reserved.filter_map(|entry| catalogue.get_any(entry.book));
                 facts.books.extend(found.map(|book| (book.id(), facts_of(book))));
             }
             Wanted::Whole { books, highest, .. } => {
@@ -154,7 +158,7 @@ impl<'a> SqliteConnection<'a> {
     }
 
     /// Adds what is to be known for reservations.
-    fn add_holds(&self, state: &State, keys: &[IdempotencyKey], facts: &mut Facts) -> rusqlite::Result<()> {
+    fn add_holds(&self, state: &State, keys: &[IdempotencyKey], facts: &mut Facts) {
         let Shared { clock, settings, .. } = self.shared;
         facts.holds_ms = clock.now_ms();
         let most = settings.limits.reservations;
@@ -164,14 +168,8 @@ impl<'a> SqliteConnection<'a> {
         let owners = keys.iter().map(IdempotencyKey::owner).filter(|owner| *owner != KeyOwner::COMMON);
         let left = |owner| (owner, most.div_ceil(2).saturating_sub(state.holds.of_owner(owner)));
         facts.holds_left_to = owners.map(left).collect();
-        if !state.holds.has_overdue(facts.holds_ms) {
-            return Ok(());
-        }
-        let mut lookup = self.writer.key_lookup()?;
-        for hold in state.holds.overdue(facts.holds_ms) {
-            facts.overdue.extend(lookup.entry(hold.number)?);
-        }
-        Ok(())
+        facts.overdue = state.holds.overdue(facts.holds_ms).cloned().collect();
+        facts.earlier = keys.iter().filter_map(|key| Some((*key, state.holds.get(key)?.clone()))).collect();
     }
 
     /// Applies other processes' commits. Call it in a transaction; under the write lock the result is final.
@@ -209,13 +207,10 @@ impl<'a> SqliteConnection<'a> {
     fn catch_up_holds(&self, state: &mut State) -> rusqlite::Result<()> {
         let catalogue = self.shared.shelf.load();
         for entry in self.writer.reservations_after(state.last_number)? {
-            if let Some(hold) = OpenHold::of(&entry) {
-                state.holds.begin(hold, &catalogue);
+            if entry.kind == EntryKind::Reserved {
+                state.holds.begin(&entry, &catalogue);
             } else if let Some(key) = &entry.key {
-                let found = state.keys.find(&self.writer, std::slice::from_ref(key))?;
-                if let Some(hold) = found.earlier.get(key).and_then(OpenHold::of) {
-                    state.holds.end(&hold, &catalogue);
-                }
+                state.holds.end(key, &catalogue);
             }
         }
         Ok(())
@@ -255,9 +250,7 @@ fn write_rows(state: &mut State, writer: &Writer, changes: &Changes) -> rusqlite
     // One UPDATE per book, and many log rows per statement.
     let is_current =
         writer.change_books(&changes.books)? && (changes.puts.is_empty() || writer.put_books(&changes.puts)?);
-    let is_current = is_current
-        && (changes.held.is_empty() && changes.ended.is_empty()
-            || writer.change_holds(&changes.held, &changes.ended)?);
+    let is_current = is_current && writer.change_holds(&changes.entries, &changes.ended)?;
     if !is_current {
         return Ok(None);
     }
@@ -372,24 +365,24 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             (state.tree, state.base) = (tree, base);
         }
         let Some(last) = changes.entries.last() else { return };
+        let shared = self.connection.shared;
+        let catalogue = shared.shelf.load();
         for entry in &changes.entries {
             if let Some(key) = &entry.key {
                 state.keys.insert(key, entry.number);
             }
+            if entry.kind == EntryKind::Reserved {
+                state.holds.begin(entry, &catalogue);
+            }
+        }
+        for key in changes.ended.iter().filter_map(|reserved| reserved.key.as_ref()) {
+            state.holds.end(key, &catalogue);
         }
         state.last_number = last.number;
-        let shared = self.connection.shared;
-        let catalogue = shared.shelf.load();
         for change in &changes.books {
             if let Some((book, price)) = catalogue.get_any(change.id).zip(Cents::new(change.price_cents.1)) {
                 book.publish(change.stock.1, price);
             }
-        }
-        for hold in &changes.held {
-            state.holds.begin(*hold, &catalogue);
-        }
-        for hold in &changes.ended {
-            state.holds.end(hold, &catalogue);
         }
         if !changes.puts.is_empty() {
             shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some(put.after.clone()))));

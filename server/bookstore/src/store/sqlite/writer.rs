@@ -5,10 +5,10 @@ use std::time::Duration;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, config::DbConfig};
 
 use super::{
-    super::interface::{BookChange, BookPut, OpenHold, code},
+    super::interface::{BookChange, BookPut, code},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, entry, key},
 };
-use crate::domain::{Actor, BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook};
+use crate::domain::{Actor, BookId, Entry, EntryKind, IdempotencyKey, NewBook};
 
 /// Rows per INSERT, largest first. One statement per row spends half its time starting and ending statements.
 const ROWS: [usize; 3] = [64, 8, 1];
@@ -24,6 +24,7 @@ pub(crate) struct Writer {
     append: [String; ROWS.len()],
     append_whole: [String; ROWS.len()],
     index_keys: [String; ROWS.len()],
+    hold: [String; ROWS.len()],
 }
 
 /// Statements that look up keys.
@@ -55,6 +56,7 @@ impl Writer {
             append: many(&format!("INSERT INTO entry ({without_last}) VALUES"), ENTRY_WIDTH),
             append_whole: many(&format!("INSERT INTO entry ({ENTRY_COLUMNS}) VALUES"), WHOLE_WIDTH),
             index_keys: many("INSERT OR IGNORE INTO key_index (hash, number) VALUES", KEY_WIDTH),
+            hold: many("INSERT INTO hold (number) VALUES", 1),
         }
     }
 
@@ -150,34 +152,27 @@ impl Writer {
         })
     }
 
-    /// Notes the reservations that a transaction begins and ends; false if one that ends was not open, so that no copies
-    /// are given back twice.
-    pub(crate) fn change_holds(&self, begun: &[OpenHold], ended: &[OpenHold]) -> rusqlite::Result<bool> {
-        let sql = "INSERT INTO hold (number, book_id, quantity, until_ms, key_owner) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let mut insert = self.connection.prepare_cached(sql)?;
-        for hold in begun {
-            let owner = hold.owner.stored();
-            insert.execute((hold.number, hold.book.get(), hold.quantity, hold.until_ms, owner))?;
-        }
+    /// Notes the reservations that begin with one of `entries`, and those that have ended; false if one of these was not
+    /// open, so that no copies are given back twice.
+    pub(crate) fn change_holds(&self, entries: &[Entry], ended: &[Entry]) -> rusqlite::Result<bool> {
+        let begun: Vec<i64> =
+            entries.iter().filter(|entry| entry.kind == EntryKind::Reserved).map(|entry| entry.number).collect();
+        in_rows(&self.connection, &self.hold, &begun, 1, |statement, at, number| {
+            statement.raw_bind_parameter(at + 1, number)
+        })?;
         let mut delete = self.connection.prepare_cached("DELETE FROM hold WHERE number = ?1")?;
-        for hold in ended {
-            if delete.execute((hold.number,))? != 1 {
+        for reserved in ended {
+            if delete.execute((reserved.number,))? != 1 {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Visits every open reservation.
-    pub(crate) fn each_hold(&self, mut visit: impl FnMut(OpenHold)) -> rusqlite::Result<()> {
-        let mut all = self.connection.prepare("SELECT number, book_id, quantity, until_ms, key_owner FROM hold")?;
-        let mut rows = all.query(())?;
-        while let Some(row) = rows.next()? {
-            let (number, quantity, until_ms) = (row.get(0)?, row.get(2)?, row.get(3)?);
-            let owner = KeyOwner::from_stored(row.get(4)?);
-            visit(OpenHold { number, book: book_id(row, 1)?, quantity, until_ms, owner });
-        }
-        Ok(())
+    /// The entries that began the open reservations.
+    pub(crate) fn open_holds(&self) -> rusqlite::Result<Vec<Entry>> {
+        let sql = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE number IN (SELECT number FROM hold)");
+        self.connection.prepare(&sql)?.query_map((), entry)?.collect()
     }
 
     /// The entries after `number` that begin or end reservations, in order.

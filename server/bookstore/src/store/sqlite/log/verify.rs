@@ -196,15 +196,6 @@ impl Stocks {
     }
 }
 
-/// A row of the table of open reservations.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Hold {
-    number: i64,
-    book: i64,
-    quantity: i64,
-    until_ms: i64,
-}
-
 /// Position of a move of keys into the index.
 struct Index {
     hasher: SipHasher13,
@@ -254,8 +245,8 @@ struct Pass {
     stocks: Stocks,
     index: Index,
     indexed: Sum,
-    /// Reservations that no entry has ended yet, by owner and key.
-    holds: HashMap<(i64, Vec<u8>), Hold>,
+    /// Numbers of the reservations that no entry has ended yet, by owner and key.
+    holds: HashMap<(i64, Vec<u8>), i64>,
     other_programs: u64,
     other_newest: VecDeque<i64>,
 }
@@ -326,9 +317,8 @@ impl Pass {
             let stock = self.stocks.of(leaf.book);
             (stock.sold, stock.other) = (stock.sold.saturating_add(quantity), stock.other.saturating_add(quantity));
         }
-        if let Some(until_ms) = leaf.until_ms {
-            let hold = Hold { number: leaf.number, book: leaf.book, quantity, until_ms };
-            self.holds.insert((leaf.key_owner, key.to_vec()), hold);
+        if leaf.until_ms.is_some() {
+            self.holds.insert((leaf.key_owner, key.to_vec()), leaf.number);
         } else if is_sold || leaf.kind == code(EntryKind::Released) {
             self.holds.remove(&(leaf.key_owner, key.to_vec()));
         }
@@ -469,16 +459,13 @@ impl Pass {
         if identity(file)?.version < HOLDS_SINCE {
             return Ok(0);
         }
-        let mut by_log: Vec<Hold> = self.holds.values().copied().collect();
+        let mut by_log: Vec<i64> = self.holds.values().copied().collect();
         by_log.sort_unstable();
-        let mut query = file.prepare("SELECT number, book_id, quantity, until_ms FROM hold ORDER BY number")?;
-        let there = query.query_map((), |row| {
-            Ok(Hold { number: row.get(0)?, book: row.get(1)?, quantity: row.get(2)?, until_ms: row.get(3)? })
-        })?;
-        let there: Vec<Hold> = there.collect::<Result<_, _>>()?;
-        let without = |all: &[Hold], others: &[Hold]| -> Vec<String> {
-            let lone = all.iter().filter(|hold| others.binary_search(hold).is_err());
-            lone.map(|hold| hold.number.to_string()).take(NAMED + 1).collect()
+        let mut query = file.prepare("SELECT number FROM hold ORDER BY number")?;
+        let there: Vec<i64> = query.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let without = |all: &[i64], others: &[i64]| -> Vec<String> {
+            let lone = all.iter().filter(|number| others.binary_search(number).is_err());
+            lone.map(i64::to_string).take(NAMED + 1).collect()
         };
         let (absent, wrong) = (without(&by_log, &there), without(&there, &by_log));
         let mut what = Vec::new();
@@ -491,8 +478,8 @@ impl Pass {
         if !what.is_empty() {
             let message = format!(
                 "the table of open reservations differs from the log: {}. Make it from the log: stop the server, and run \
-                 sqlite3 bookstore.db \"DELETE FROM hold; INSERT INTO hold SELECT number, book_id, quantity, until_ms, \
-                 key_owner FROM entry r WHERE until_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.number > \
+                 sqlite3 bookstore.db \"DELETE FROM hold; INSERT INTO hold SELECT number FROM entry r WHERE until_ms \
+                 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.number > \
                  r.number AND e.idempotency_key = r.idempotency_key AND e.key_owner = r.key_owner)\"",
                 what.join("; ")
             );
