@@ -103,7 +103,13 @@ impl Bookstore {
     pub async fn lookup(&self, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
         match self.inner.settings.reads {
             Reads::Memory => Ok(self.inner.shelf.load().get(id).cloned()),
-            Reads::Database => self.inner.store.book(id).await,
+            Reads::Database => {
+                let book = self.inner.store.book(id).await?;
+                if let Some((book, known)) = book.as_ref().zip(self.inner.shelf.load().get_any(id)) {
+                    book.publish_held(known.held());
+                }
+                Ok(book)
+            }
         }
     }
 

@@ -105,6 +105,8 @@ pub(crate) struct BookRow {
     /// `in`, `low` or `out`.
     pub(crate) level: &'static str,
     pub(crate) price: String,
+    /// Copies that reservations hold, if there are any.
+    pub(crate) held: Option<String>,
     pub(crate) is_listed: bool,
 }
 

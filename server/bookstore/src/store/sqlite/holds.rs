@@ -43,9 +43,9 @@ impl Clock {
 /// The entries that began the open reservations.
 #[derive(Default)]
 pub(super) struct Holds {
-    entries: HashMap<IdempotencyKey, Entry>,
-    /// Their keys by the end of their time and their numbers.
-    by_end: BTreeMap<(i64, i64), IdempotencyKey>,
+    entries: HashMap<IdempotencyKey, Arc<Entry>>,
+    /// By the end of their time and their numbers.
+    by_end: BTreeMap<(i64, i64), Arc<Entry>>,
     /// How many each owner of keys has.
     owners: HashMap<KeyOwner, usize>,
 }
@@ -69,12 +69,13 @@ impl Holds {
 
     /// The one with exactly this key.
     pub(super) fn get(&self, key: &IdempotencyKey) -> Option<&Entry> {
-        self.entries.get(key)
+        self.entries.get(key).map(|reserved| &**reserved)
     }
 
     fn insert(&mut self, reserved: Entry) {
         let Some((key, until_ms)) = reserved.key.zip(reserved.until_ms) else { return };
-        self.by_end.insert((until_ms, reserved.number), key);
+        let reserved = Arc::new(reserved);
+        self.by_end.insert((until_ms, reserved.number), Arc::clone(&reserved));
         *self.owners.entry(key.owner()).or_default() += 1;
         self.entries.insert(key, reserved);
     }
@@ -123,7 +124,6 @@ impl Holds {
 
     /// Those whose time is over, the longest first; not all of them if there are many.
     pub(super) fn overdue(&self, now_ms: i64) -> impl Iterator<Item = &Entry> {
-        let keys = self.by_end.range(..=(now_ms, i64::MAX)).map(|(_, key)| key);
-        keys.filter_map(|key| self.entries.get(key)).take(OVERDUE_MAX)
+        self.by_end.range(..=(now_ms, i64::MAX)).map(|(_, reserved)| &**reserved).take(OVERDUE_MAX)
     }
 }

@@ -50,6 +50,7 @@ fn row(book: &Arc<Book>, locale: Locale) -> BookRow {
         stock: locale.count(book.stock()),
         level: Stock::new(book.stock(), locale).level,
         price: locale.price(book.price()),
+        held: Some(book.held()).filter(|held| *held > 0).map(|held| locale.count(held)),
         is_listed: book.is_listed(),
     }
 }
