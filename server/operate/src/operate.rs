@@ -108,7 +108,7 @@ impl Operate {
         self.0.points.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// The open connections over gRPC and HTTP, those that moved most bytes first.
+    /// The open connections over every protocol, those that moved most bytes first.
     pub fn connections(&self) -> Vec<OpenConnection> {
         let mut open = self.0.connections.list();
         open.sort_by_key(|open| Reverse(open.bytes_read.saturating_add(open.bytes_written)));
