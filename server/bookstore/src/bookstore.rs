@@ -179,7 +179,7 @@ impl Bookstore {
     fn answered(&self, reservation: Result<Reservation, Fault>) -> Result<Reservation, Fault> {
         match &reservation {
             Ok(reservation) => self.inner.metrics.answered_hold(reservation),
-            Err(Fault::Limit { limit, .. }) => self.inner.metrics.refused(*limit),
+            Err(Fault::Limit { limit: Limit::Reservations, .. }) => self.inner.metrics.refused(Limit::Reservations),
             Err(_) => {}
         }
         reservation

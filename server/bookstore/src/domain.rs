@@ -373,7 +373,8 @@ impl HoldState {
 pub struct Reservation {
     /// The state after the request.
     pub state: HoldState,
-    /// Book, copies and, in milliseconds since the Unix epoch, the end of the reservation's time; `None` if there is none.
+    /// Book, copies and, in milliseconds since the Unix epoch, the end of the reservation's time, 0 for one that was refused;
+    /// `None` if no reservation has the key.
     pub held: Option<(BookId, u32, i64)>,
     /// Number of the log entry that led to the state; `None` if there is none.
     pub number: Option<i64>,
@@ -530,7 +531,8 @@ pub struct Entry {
     pub key: Option<IdempotencyKey>,
     /// The operator; `None` for purchases, reservations and changes by other programs.
     pub actor: Option<Actor>,
-    /// End of a reservation's time, in milliseconds since the Unix epoch; `None` for other kinds.
+    /// End of a reservation's time, in milliseconds since the Unix epoch; for `Released` only if the time was over, and
+    /// `None` for other kinds.
     pub until_ms: Option<i64>,
 }
 
@@ -653,7 +655,7 @@ pub struct Sales {
 }
 
 impl Entry {
-    /// True for the entry that ends a reservation: its copies are given back or, if they were in the stock no more, sold.
+    /// True for the entry that ends a reservation: its copies are given back, or sold without a change of the stock.
     pub(crate) fn ends_reservation(&self) -> bool {
         self.kind == EntryKind::Released || self.kind == EntryKind::Purchase && self.before == self.after
     }

@@ -104,7 +104,7 @@ impl Metrics {
         );
         registry.register(
             "reservations",
-            "Calls for reservations that were answered, by the state after them",
+            "Answered calls of Reserve, Confirm and Release, by the state of the reservation",
             metrics.reservations.clone(),
         );
         registry.register(

@@ -90,15 +90,15 @@ impl BookStore for Service {
     }
 
     async fn reserve(&self, _: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
-        Err(Status::unimplemented("the classic design has no tree over its log"))
+        Err(Status::unimplemented("the classic design has no reservations"))
     }
 
     async fn confirm(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
-        Err(Status::unimplemented("the classic design has no tree over its log"))
+        Err(Status::unimplemented("the classic design has no reservations"))
     }
 
     async fn release(&self, _: Request<ReservationRequest>) -> Result<Response<ReservationReply>, Status> {
-        Err(Status::unimplemented("the classic design has no tree over its log"))
+        Err(Status::unimplemented("the classic design has no reservations"))
     }
 
     async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {

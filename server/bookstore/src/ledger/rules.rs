@@ -116,7 +116,7 @@ pub(super) struct Rules<'f> {
     /// Books that an operator added or changed, before and after.
     puts: BTreeMap<BookId, (Option<NewBook>, NewBook)>,
     entries: Vec<Entry>,
-    /// Entries with these keys; of a reservation, its first.
+    /// Entries with these keys; for a reservation, the entry that began it.
     new_keys: HashMap<IdempotencyKey, usize>,
     /// Entries that end the reservations with these keys.
     new_ends: HashMap<IdempotencyKey, usize>,
@@ -147,7 +147,7 @@ impl<'f> Rules<'f> {
         let (entries, ended) = (Vec::new(), Vec::new());
         let mut rules = Self { facts, time_ms, drafts, puts, entries, new_keys, new_ends, ended, repeats: false };
         for reserved in rules.facts.take_overdue() {
-            rules.end(&reserved, EntryKind::Released);
+            rules.end(&reserved, EntryKind::Released, true);
         }
         rules
     }
@@ -177,7 +177,7 @@ impl<'f> Rules<'f> {
         match job {
             Job::Purchase(purchase) => Some(self.purchase(purchase).map(Decision::Purchase)),
             Job::Hold(hold) => Some(self.hold(hold).map(Decision::Reservation)),
-            Job::EndHold(end) => Some(Ok(Decision::Reservation(self.end_hold(end)))),
+            Job::EndHold(end) => Some(self.end_hold(end).map(Decision::Reservation)),
             Job::SetPrice(book, price, actor) => Some(Ok(Decision::Price(self.set_price(*book, *price, actor)))),
             Job::RestockBook(book, amount, actor) => {
                 Some(Ok(Decision::Raised(self.restock_book(*book, *amount, actor))))
@@ -236,6 +236,7 @@ impl<'f> Rules<'f> {
     /// Holds all copies or none. A refusal is not logged, so that the same key may try again.
     fn hold(&mut self, wish: &Hold) -> Result<Reservation, Fault> {
         if let Some(earlier) = self.with_key(&wish.key) {
+            self.check_end(&wish.key)?;
             let is_repeated = earlier.kind == EntryKind::Reserved
                 && (earlier.book, earlier.quantity) == (wish.book, Some(wish.quantity));
             return if is_repeated { Ok(self.repeat(&earlier)) } else { Err(key_reused(&earlier)) };
@@ -258,44 +259,56 @@ impl<'f> Rules<'f> {
         if let Some(draft) = self.draft(wish.book) {
             draft.stock = after;
         }
-        let time_ms = self.facts.holds_ms();
+        let now_ms = self.facts.holds_ms();
         let entry = self.log(wish.book, EntryKind::Reserved, Some(before.into()), Some(after.into()));
-        (entry.quantity, entry.key, entry.time_ms) = (Some(wish.quantity), Some(wish.key), time_ms);
-        entry.until_ms = Some(time_ms.saturating_add(i64::from(wish.seconds).saturating_mul(1000)));
+        (entry.quantity, entry.key) = (Some(wish.quantity), Some(wish.key));
+        entry.until_ms = Some(now_ms.saturating_add(i64::from(wish.seconds).saturating_mul(1000)));
         let entry = entry.clone();
         self.new_keys.insert(wish.key, self.entries.len() - 1);
         Ok(Reservation { replayed: false, ..self.state_of(&entry, None) })
     }
 
     /// Sells the copies of a reservation or gives them back, if they are held.
-    fn end_hold(&mut self, wish: &HoldEnd) -> Reservation {
+    fn end_hold(&mut self, wish: &HoldEnd) -> Result<Reservation, Fault> {
         let reserved = self.with_key(&wish.key).filter(|earlier| earlier.kind == EntryKind::Reserved);
-        let Some(reserved) = reserved else { return self.without(HoldState::NoSuchReservation) };
+        let Some(reserved) = reserved else { return Ok(self.without(HoldState::NoSuchReservation)) };
+        self.check_end(&wish.key)?;
         if self.end_of(&wish.key).is_some() || reserved.until_ms <= Some(self.facts.holds_ms()) {
-            return self.repeat(&reserved);
+            return Ok(self.repeat(&reserved));
         }
         if wish.confirms && self.draft(reserved.book).is_none() {
             // Another program removed it, and its price with it.
             let held = self.state_of(&reserved, None).held;
-            return Reservation { held, ..self.without(HoldState::NoSuchBook) };
+            return Ok(Reservation { held, ..self.without(HoldState::NoSuchBook) });
         }
-        let end = self.end(&reserved, if wish.confirms { EntryKind::Purchase } else { EntryKind::Released });
-        Reservation { replayed: false, ..self.state_of(&reserved, Some(&end)) }
+        let kind = if wish.confirms { EntryKind::Purchase } else { EntryKind::Released };
+        let end = self.end(&reserved, kind, false);
+        Ok(Reservation { replayed: false, ..self.state_of(&reserved, Some(&end)) })
+    }
+
+    /// Refuses a reservation whose end was lost, so that its copies are not given back or sold again.
+    fn check_end(&self, key: &IdempotencyKey) -> Result<(), Fault> {
+        if !self.facts.has_lost_end(key) {
+            return Ok(());
+        }
+        let reason =
+            "the log lacks the end of this reservation, which is not open; the operator can run `quire verify`";
+        Err(Fault::Failed(reason.to_owned()))
     }
 
     /// The state that earlier requests, or time, led to.
     fn repeat(&mut self, reserved: &Entry) -> Reservation {
         let end = reserved.key.and_then(|key| self.end_of(&key));
         if end.is_none() && reserved.until_ms <= Some(self.facts.holds_ms()) {
-            let end = self.end(reserved, EntryKind::Released);
+            let end = self.end(reserved, EntryKind::Released, true);
             return self.state_of(reserved, Some(&end));
         }
         self.repeats = true;
         self.state_of(reserved, end.as_ref())
     }
 
-    /// Logs the end of a reservation, which sells its copies or gives them back.
-    fn end(&mut self, reserved: &Entry, kind: EntryKind) -> Entry {
+    /// Logs the end of a reservation, which sells its copies or gives them back, perhaps because its time is over.
+    fn end(&mut self, reserved: &Entry, kind: EntryKind, is_over: bool) -> Entry {
         let quantity = reserved.quantity.unwrap_or_default();
         let stock = self.draft(reserved.book).map(|draft| {
             let before = draft.stock;
@@ -305,9 +318,9 @@ impl<'f> Rules<'f> {
             (before, draft.stock)
         });
         let (before, after) = (stock.map(|stock| stock.0.into()), stock.map(|stock| stock.1.into()));
-        let time_ms = self.facts.holds_ms();
         let entry = self.log(reserved.book, kind, before, after);
-        (entry.quantity, entry.key, entry.time_ms) = (reserved.quantity, reserved.key, time_ms);
+        (entry.quantity, entry.key) = (reserved.quantity, reserved.key);
+        entry.until_ms = reserved.until_ms.filter(|_| is_over);
         let entry = entry.clone();
         self.facts.return_hold(reserved.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default());
         self.ended.push(reserved.clone());
@@ -332,7 +345,7 @@ impl<'f> Rules<'f> {
         let state = match end {
             None => HoldState::Held,
             Some(end) if end.kind == EntryKind::Purchase => HoldState::Bought,
-            Some(end) if end.time_ms >= until_ms => HoldState::Expired,
+            Some(end) if end.until_ms.is_some() => HoldState::Expired,
             Some(_) => HoldState::Released,
         };
         let last = end.unwrap_or(reserved);

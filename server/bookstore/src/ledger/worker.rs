@@ -252,7 +252,7 @@ impl Serving<'_> {
             self.has_sold = true;
             self.sell(batch, true, batches)?;
         } else if self.connection.has_overdue_holds() {
-            // Each transaction ends them.
+            // Each transaction that sells ends them.
             self.sell(Vec::new(), true, batches)?;
         }
         batches.send_answers();

@@ -10,7 +10,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
+    domain::{BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
@@ -54,16 +54,20 @@ pub(crate) struct Facts {
     pub(super) whole: (HashMap<BookId, NewBook>, Option<BookId>),
     /// Earlier entries with the wanted keys.
     pub(super) earlier: HashMap<IdempotencyKey, Entry>,
-    /// Those of `earlier` that are reservations have ended by these entries.
+    /// Entries that ended reservations of `earlier`.
     pub(super) ends: HashMap<IdempotencyKey, Entry>,
     /// Reservations whose time is over, and that still hold copies.
     pub(super) overdue: Vec<Entry>,
     /// Time by the clock of reservations, in milliseconds since the Unix epoch.
     pub(super) holds_ms: i64,
-    /// How many reservations there may be, how many more, and how many more of these owners of keys.
+    /// Keys of reservations that are not open, and whose end the log lacks.
+    pub(super) lost_ends: HashSet<IdempotencyKey>,
+    /// How many reservations may be open.
     pub(super) holds_max: usize,
-    pub(super) holds_left: usize,
-    pub(super) holds_left_to: HashMap<KeyOwner, usize>,
+    /// How many more; negative if more are open than may be.
+    pub(super) holds_left: isize,
+    /// How many more of these owners of keys.
+    pub(super) holds_left_to: HashMap<KeyOwner, isize>,
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
     pub(super) below: (Vec<BookId>, Option<BookId>),
     pub(super) numbers: Numbers,
@@ -135,6 +139,16 @@ impl Facts {
         self.ends.get(key)
     }
 
+    /// True if the first entry with this key began a reservation, and none ended it.
+    pub(super) fn is_left_open(&self, key: &IdempotencyKey) -> bool {
+        self.earlier.get(key).is_some_and(|entry| entry.kind == EntryKind::Reserved) && !self.ends.contains_key(key)
+    }
+
+    /// True if the reservation with this key is not open, and the log lacks its end.
+    pub(crate) fn has_lost_end(&self, key: &IdempotencyKey) -> bool {
+        self.lost_ends.contains(key)
+    }
+
     /// Takes the reservations whose time is over, and that still hold copies.
     pub(crate) fn take_overdue(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.overdue)
@@ -153,7 +167,7 @@ impl Facts {
     /// Takes one of the reservations that this owner of keys may still have; false if none is left.
     pub(crate) fn take_hold(&mut self, owner: KeyOwner) -> bool {
         let left_to = self.holds_left_to.get_mut(&owner);
-        if self.holds_left == 0 || left_to.as_ref().is_some_and(|left| **left == 0) {
+        if self.holds_left <= 0 || left_to.as_ref().is_some_and(|left| **left <= 0) {
             return false;
         }
         self.holds_left -= 1;

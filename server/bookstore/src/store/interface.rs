@@ -147,7 +147,7 @@ pub(crate) trait LedgerConnection {
     /// any more. The result is final.
     fn settle(&mut self, transaction: &TransactionId) -> Result<Option<bool>, Broken>;
 
-    /// True if reservations are over whose copies are to be given back.
+    /// True if a reservation's time is over and it still holds copies.
     fn has_overdue_holds(&self) -> bool {
         false
     }
@@ -240,7 +240,7 @@ pub(crate) struct TransactionId {
 const CODES: usize = 8;
 
 /// A kind's code in the column `kind` of either database. Books that are delisted or listed again are edited there, from
-/// 1 to 0 or from 0 to 1, and reservations adjust the stock by a quantity, down when they begin.
+/// 1 to 0 or from 0 to 1. Reservations are adjustments with a quantity: the stock falls when they begin, and not when they end.
 pub(super) fn code(kind: EntryKind) -> i64 {
     let kind = match kind {
         EntryKind::Delisted | EntryKind::Listed => EntryKind::Edited,

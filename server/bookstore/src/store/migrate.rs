@@ -30,7 +30,8 @@ pub enum MigrateError {
     Open(#[from] OpenError),
     /// `PostgreSQL` has no reservations.
     #[error(
-        "{path} has had {count} reservations, and over PostgreSQL there are none: its log cannot be copied; nothing was copied"
+        "the log of {path} has {count} reservations, which PostgreSQL does not support: nothing was copied; keep the file, or copy the \
+         books alone with `quire export` and `quire import`"
     )]
     Reservations {
         /// The file.

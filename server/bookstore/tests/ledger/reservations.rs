@@ -153,6 +153,72 @@ fn a_time_that_is_over_gives_copies_back_and_a_later_confirmation_is_told() {
 }
 
 #[test]
+fn a_time_that_ends_far_in_the_future_is_bounded_at_a_start() {
+    let (shop, clock) = shop(10);
+    let mut store = shop.open(&clock.settings());
+    hold(&shop, &store, "ahead", 1, 60).expect("held");
+    close(&store);
+    // The system's clock was ahead.
+    clock.pass(-100_000);
+    let mut settings = clock.settings();
+    settings.limits.reservation_seconds = 120;
+    store = shop.open(&settings);
+    clock.pass(119);
+    assert_eq!(hold(&shop, &store, "ahead", 1, 60).expect("an answer").state, HoldState::Held);
+    assert_eq!(copies(&shop, &store), (9, 1));
+    clock.pass(1);
+    wait_for(&shop, &store, (10, 0));
+    assert_eq!(end(&shop, &store, "ahead", true).state, HoldState::Expired);
+    assert_verified(&shop);
+    close(&store);
+}
+
+#[test]
+fn more_reservations_than_a_transaction_ends_are_given_back() {
+    const COUNT: i32 = 1500;
+    let (shop, clock) = shop(COUNT);
+    let store = shop.open(&Settings { keys_in_memory: 100, ..clock.settings() });
+    shop.runtime.block_on(async {
+        let mut running = tokio::task::JoinSet::new();
+        for number in 0..COUNT {
+            let (store, key) = (store.clone(), key(&number.to_string()));
+            running.spawn(async move { store.hold(id(BOOK), 1, key, Some(60), None).await });
+        }
+        assert!(
+            running.join_all().await.iter().all(|held| held.as_ref().is_ok_and(|held| held.state == HoldState::Held))
+        );
+    });
+    assert_eq!(copies(&shop, &store), (0, COUNT.unsigned_abs()));
+    clock.pass(60);
+    wait_for(&shop, &store, (COUNT.unsigned_abs(), 0));
+    assert_verified(&shop);
+    close(&store);
+}
+
+#[test]
+fn a_reservation_whose_end_was_lost_fails_alone() {
+    let (shop, clock) = shop(10);
+    let store = shop.open(&clock.settings());
+    hold(&shop, &store, "lost", 1, 60).expect("held");
+    end(&shop, &store, "lost", true);
+    let settings = Settings { accept_loss: Some(1), ..clock.settings() };
+    for number in 0..3 {
+        shop.runtime.block_on(store.buy(id(BOOK), 1, Some(key(&number.to_string())), None)).expect("bought");
+    }
+    close(&store);
+    shop.other_program(r#"DELETE FROM entry WHERE kind = 2 AND "before" = "after""#);
+    let store = shop.open(&settings);
+    let fault = shop.runtime.block_on(store.end_hold(key("lost"), true, None)).expect_err("its end is lost");
+    assert!(fault.to_string().contains("run `quire verify`"), "{fault}");
+    hold(&shop, &store, "lost", 1, 60).expect_err("its end is lost");
+    assert_eq!(hold(&shop, &store, "other", 1, 60).expect("held").stock_left, Some(5));
+    close(&store);
+    let found = store::verify(&shop.path(), &mut |_, _| {}).expect("it can be read").problems;
+    let said = found.iter().find(|problem| problem.part == Part::Reservations).map(|problem| problem.message.clone());
+    assert!(said.is_some_and(|said| said.contains("put those back first") && !said.contains("sqlite3")), "{found:?}");
+}
+
+#[test]
 fn a_reservation_of_one_server_is_known_to_another_on_the_same_file() {
     let (shop, clock) = shop(10);
     let (one, other) = (shop.open(&clock.settings()), shop.open(&clock.settings()));

@@ -216,7 +216,7 @@ impl Frozen {
 
     /// Reservations in the log.
     pub(crate) fn reservations(&self) -> Result<i64, String> {
-        let sql = "SELECT count(*) FROM entry WHERE until_ms IS NOT NULL";
+        let sql = "SELECT count(*) FROM entry WHERE kind = 6 AND quantity > 0 AND \"before\" > \"after\"";
         self.0.query_row(sql, (), |row| row.get(0)).map_err(|error| reason(&error))
     }
 

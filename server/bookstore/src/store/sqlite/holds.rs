@@ -16,16 +16,15 @@ use crate::{
 /// Most reservations that one transaction ends because their time is over.
 const OVERDUE_MAX: usize = 1024;
 
-/// The clock by which reservations end, in milliseconds since the Unix epoch. It starts at the system's time, or at that
-/// of the newest entry if the system's is before it, and goes on steadily: who sets the system's clock while the server
-/// runs neither ends nor prolongs a reservation.
+/// The clock by which reservations end, in milliseconds since the Unix epoch. It starts at the system's time and goes on
+/// steadily: setting the system's clock changes no reservation until the next start.
 #[derive(Clone)]
 pub(super) struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
 
 impl Clock {
-    pub(super) fn start(newest_entry_ms: i64) -> Self {
+    pub(super) fn start() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX).max(newest_entry_ms);
+        let at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let started = Instant::now();
         Self(Arc::new(move || at_ms.saturating_add(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX))))
     }
@@ -43,7 +42,8 @@ impl Clock {
 /// The entries that began the open reservations.
 #[derive(Default)]
 pub(super) struct Holds {
-    entries: HashMap<IdempotencyKey, Arc<Entry>>,
+    /// Each with the end of its time.
+    entries: HashMap<IdempotencyKey, (Arc<Entry>, i64)>,
     /// By the end of their time and their numbers.
     by_end: BTreeMap<(i64, i64), Arc<Entry>>,
     /// How many each owner of keys has.
@@ -51,10 +51,11 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Reads those of the file.
-    pub(super) fn load(writer: &Writer) -> rusqlite::Result<Self> {
+    /// Reads those of the file. Their time ends at `latest_ms` at the latest, so that none is held for long if the system's
+    /// clock was ahead when they began.
+    pub(super) fn load(writer: &Writer, latest_ms: i64) -> rusqlite::Result<Self> {
         let mut holds = Self::default();
-        writer.open_holds()?.into_iter().for_each(|reserved| holds.insert(reserved));
+        writer.open_holds()?.into_iter().for_each(|reserved| holds.insert(reserved, latest_ms));
         Ok(holds)
     }
 
@@ -69,20 +70,20 @@ impl Holds {
 
     /// The one with exactly this key.
     pub(super) fn get(&self, key: &IdempotencyKey) -> Option<&Entry> {
-        self.entries.get(key).map(|reserved| &**reserved)
+        self.entries.get(key).map(|(reserved, _)| &**reserved)
     }
 
-    fn insert(&mut self, reserved: Entry) {
+    fn insert(&mut self, reserved: Entry, latest_ms: i64) {
         let Some((key, until_ms)) = reserved.key.zip(reserved.until_ms) else { return };
-        let reserved = Arc::new(reserved);
+        let (reserved, until_ms) = (Arc::new(reserved), until_ms.min(latest_ms));
         self.by_end.insert((until_ms, reserved.number), Arc::clone(&reserved));
         *self.owners.entry(key.owner()).or_default() += 1;
-        self.entries.insert(key, reserved);
+        self.entries.insert(key, (reserved, until_ms));
     }
 
     /// Adds a committed reservation and shows its copies to readers.
     pub(super) fn begin(&mut self, reserved: &Entry, catalogue: &Catalogue) {
-        self.insert(reserved.clone());
+        self.insert(reserved.clone(), i64::MAX);
         if let Some((book, copies)) = catalogue.get_any(reserved.book).zip(reserved.quantity) {
             book.publish_held(book.held().saturating_add(copies));
         }
@@ -90,8 +91,8 @@ impl Holds {
 
     /// Removes the reservation with this key, which has ended.
     pub(super) fn end(&mut self, key: &IdempotencyKey, catalogue: &Catalogue) {
-        let Some(reserved) = self.entries.remove(key) else { return };
-        self.by_end.remove(&(reserved.until_ms.unwrap_or_default(), reserved.number));
+        let Some((reserved, until_ms)) = self.entries.remove(key) else { return };
+        self.by_end.remove(&(until_ms, reserved.number));
         if let Some(count) = self.owners.get_mut(&key.owner()) {
             *count -= 1;
             if *count == 0 {
@@ -106,7 +107,7 @@ impl Holds {
     /// Shows the held copies of a new catalogue.
     pub(super) fn publish(&self, catalogue: &Catalogue) {
         let mut held = HashMap::<BookId, u32>::new();
-        for reserved in self.entries.values() {
+        for (reserved, _) in self.entries.values() {
             let copies = held.entry(reserved.book).or_default();
             *copies = copies.saturating_add(reserved.quantity.unwrap_or_default());
         }

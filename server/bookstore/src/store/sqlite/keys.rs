@@ -86,7 +86,7 @@ pub(crate) struct Found {
     pub(crate) ends: HashMap<IdempotencyKey, Entry>,
 }
 
-/// The first of these entries with the key, because its caller got that answer, and for a reservation the next, which ends
+/// The first of these entries with the key, because its caller got that answer. For a reservation also the entry that ends
 /// it. Two keys can share a hash, so the entries are compared.
 fn matching(
     lookup: &mut KeyLookup<'_>,

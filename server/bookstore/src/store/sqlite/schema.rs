@@ -55,7 +55,8 @@ const V2: &str = "ALTER TABLE entry ADD COLUMN key_owner INTEGER NOT NULL DEFAUL
 const V3: &str = "ALTER TABLE entry ADD COLUMN actor TEXT; \
     ALTER TABLE book ADD COLUMN listed INTEGER NOT NULL DEFAULT 1 CHECK (listed IN (0, 1))";
 
-/// Reservations have an end of their time, and the numbers of the open ones a table; see [`Holds`](super::holds::Holds).
+/// Entries have the end of a reservation's time; the table `hold` has the numbers of open reservations, see
+/// [`Holds`](super::holds::Holds).
 const V4: &str = "ALTER TABLE entry ADD COLUMN until_ms INTEGER; \
     CREATE TABLE hold (number INTEGER PRIMARY KEY) STRICT";
 

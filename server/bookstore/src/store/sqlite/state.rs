@@ -39,6 +39,7 @@ impl State {
         writer: &Writer,
         shelf: &Shelf,
         settings: &Settings,
+        clock: &Clock,
         mut tree: LogTree,
     ) -> rusqlite::Result<Self> {
         let mut topics = HashSet::<Arc<str>>::new();
@@ -49,7 +50,8 @@ impl State {
             books.push(Arc::new(Book::new(book, topic)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
-        let holds = Holds::load(writer)?;
+        let longest_ms = i64::from(settings.limits.reservation_seconds) * 1000;
+        let holds = Holds::load(writer, clock.now_ms().saturating_add(longest_ms))?;
         tree.extend(writer.file(), i64::MAX)?;
         // A number in the index is not reused, even if its row is missing.
         tree.skip_to(keys.indexed_up_to());

@@ -58,11 +58,9 @@ impl SqliteStore {
         }
         let writer = Writer::new(opened.connection);
         writer.begin_read().map_err(failed)?;
-        let state = State::load(&writer, &shelf, &settings, tree).map_err(failed)?;
-        let newest_ms = writer.newest_time_ms().map_err(failed)?;
+        let clock = settings.clock.as_ref().map_or_else(Clock::start, |clock| Clock::of(Arc::clone(clock)));
+        let state = State::load(&writer, &shelf, &settings, &clock, tree).map_err(failed)?;
         drop(writer);
-        let clock =
-            settings.clock.as_ref().map_or_else(|| Clock::start(newest_ms), |clock| Clock::of(Arc::clone(clock)));
         let file = FileIdentity::of(path).map_err(|reason| unusable(reason.to_string()))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let signed = SignedTree::open(path, Arc::clone(&readers), &settings)?;

@@ -130,6 +130,7 @@ impl<'a> SqliteConnection<'a> {
                 let found = state.keys.find(&self.writer, &others)?;
                 facts.earlier.extend(found.earlier);
                 facts.ends = found.ends;
+                facts.lost_ends = others.into_iter().filter(|key| facts.is_left_open(key)).collect();
                 let earlier = facts.earlier.values().chain(&facts.overdue);
                 let reserved = earlier.filter(|entry| entry.kind == EntryKind::Reserved);
                 let found = reserved.filter_map(|entry| catalogue.get_any(entry.book));
@@ -157,17 +158,18 @@ impl<'a> SqliteConnection<'a> {
         Ok(facts)
     }
 
-    /// Adds what is to be known for reservations.
+    /// Adds the facts about reservations.
     fn add_holds(&self, state: &State, keys: &[IdempotencyKey], facts: &mut Facts) {
         let Shared { clock, settings, .. } = self.shared;
         facts.holds_ms = clock.now_ms();
         let most = settings.limits.reservations;
         facts.holds_max = most;
-        facts.holds_left = most.saturating_sub(state.holds.len());
+        let left = |most: usize, open: usize| most.cast_signed() - open.cast_signed();
+        facts.holds_left = left(most, state.holds.len());
         // One owner leaves half of them to others.
         let owners = keys.iter().map(IdempotencyKey::owner).filter(|owner| *owner != KeyOwner::COMMON);
-        let left = |owner| (owner, most.div_ceil(2).saturating_sub(state.holds.of_owner(owner)));
-        facts.holds_left_to = owners.map(left).collect();
+        facts.holds_left_to =
+            owners.map(|owner| (owner, left(most.div_ceil(2), state.holds.of_owner(owner)))).collect();
         facts.overdue = state.holds.overdue(facts.holds_ms).cloned().collect();
         facts.earlier = keys.iter().filter_map(|key| Some((*key, state.holds.get(key)?.clone()))).collect();
     }
@@ -303,7 +305,8 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
         let mut state = self.connection.state();
         if self.is_stale {
             let tree = state.tree.clone();
-            *state = State::load(writer, &shared.shelf, &shared.settings, tree).map_err(before_commit)?;
+            *state =
+                State::load(writer, &shared.shelf, &shared.settings, &shared.clock, tree).map_err(before_commit)?;
         } else {
             self.connection.catch_up(&mut state).map_err(before_commit)?;
         }

@@ -186,12 +186,6 @@ impl Writer {
         self.connection.prepare_cached(&sql)?.query_map((number,), entry)?.collect()
     }
 
-    /// Time of the newest entry; 0 without one.
-    pub(crate) fn newest_time_ms(&self) -> rusqlite::Result<i64> {
-        let sql = "SELECT time_ms FROM entry ORDER BY number DESC LIMIT 1";
-        Ok(self.connection.query_row(sql, (), |row| row.get(0)).optional()?.unwrap_or_default())
-    }
-
     /// Indexes `keys`, sorted so that neighbours share a page.
     pub(crate) fn index_keys(&self, keys: &[(i64, i64)]) -> rusqlite::Result<()> {
         in_rows(&self.connection, &self.index_keys, keys, KEY_WIDTH, |statement, at, (hash, number)| {

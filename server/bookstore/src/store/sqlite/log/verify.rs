@@ -196,6 +196,13 @@ impl Stocks {
     }
 }
 
+/// A reservation.
+struct Held {
+    number: i64,
+    book: i64,
+    quantity: i64,
+}
+
 /// Position of a move of keys into the index.
 struct Index {
     hasher: SipHasher13,
@@ -245,8 +252,8 @@ struct Pass {
     stocks: Stocks,
     index: Index,
     indexed: Sum,
-    /// Numbers of the reservations that no entry has ended yet, by owner and key.
-    holds: HashMap<(i64, Vec<u8>), i64>,
+    /// Reservations that no entry has ended yet, by owner and key.
+    holds: HashMap<(i64, Vec<u8>), Held>,
     other_programs: u64,
     other_newest: VecDeque<i64>,
 }
@@ -311,14 +318,16 @@ impl Pass {
 
     /// Follows an entry with a key, which may begin or end a reservation.
     fn hold(&mut self, leaf: &Leaf<'_>, key: &[u8], quantity: i64) {
+        let begins = leaf.kind == code(EntryKind::Reserved) && leaf.before > leaf.after;
         let is_sold = leaf.kind == code(EntryKind::Purchase) && leaf.before == leaf.after;
         if is_sold {
-            // They came back to the stock and left it again.
+            // Counted as returned and sold, so that `sold` includes it.
             let stock = self.stocks.of(leaf.book);
             (stock.sold, stock.other) = (stock.sold.saturating_add(quantity), stock.other.saturating_add(quantity));
         }
-        if leaf.until_ms.is_some() {
-            self.holds.insert((leaf.key_owner, key.to_vec()), leaf.number);
+        if begins {
+            let held = Held { number: leaf.number, book: leaf.book, quantity };
+            self.holds.insert((leaf.key_owner, key.to_vec()), held);
         } else if is_sold || leaf.kind == code(EntryKind::Released) {
             self.holds.remove(&(leaf.key_owner, key.to_vec()));
         }
@@ -390,15 +399,22 @@ impl Pass {
 
     /// Compares the books' stock with the log; returns the number of books.
     fn judge_stock(&self, file: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<u64> {
-        let mut wrong = Vec::new();
+        let (mut wrong, mut held) = (Vec::new(), HashMap::<i64, i64>::new());
+        for hold in self.holds.values() {
+            let copies = held.entry(hold.book).or_default();
+            *copies = copies.saturating_add(hold.quantity);
+        }
         let mut query = file.prepare("SELECT id, stock FROM book ORDER BY id")?;
         let (mut rows, mut stocks) = (query.query(())?, self.stocks.listed.iter());
         while let (Some(row), Some(Stock { sold, other })) = (rows.next()?, stocks.next()) {
             let (id, stock): (i64, i64) = (row.get(0)?, row.get(1)?);
             let by_log = other.saturating_sub(*sold);
             if stock != by_log && wrong.len() <= NAMED {
+                let held = held.get(&id).copied().unwrap_or_default();
+                let came = other.saturating_add(held);
+                let held = if held > 0 { format!(", {held} are held") } else { String::new() };
                 wrong.push(format!(
-                    "book {id} has {stock} copies, and by the log {by_log} ({other} came and {sold} were sold)"
+                    "book {id} has {stock} copies, and by the log {by_log} ({came} came and {sold} were sold{held})"
                 ));
             }
         }
@@ -459,7 +475,7 @@ impl Pass {
         if identity(file)?.version < HOLDS_SINCE {
             return Ok(0);
         }
-        let mut by_log: Vec<i64> = self.holds.values().copied().collect();
+        let mut by_log: Vec<i64> = self.holds.values().map(|held| held.number).collect();
         by_log.sort_unstable();
         let mut query = file.prepare("SELECT number FROM hold ORDER BY number")?;
         let there: Vec<i64> = query.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -476,13 +492,16 @@ impl Pass {
             what.push(format!("it has some that are not open by the log, for the numbers {}", listed(&wrong)));
         }
         if !what.is_empty() {
-            let message = format!(
-                "the table of open reservations differs from the log: {}. Make it from the log: stop the server, and run \
-                 sqlite3 bookstore.db \"DELETE FROM hold; INSERT INTO hold SELECT number FROM entry r WHERE until_ms \
-                 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.number > \
-                 r.number AND e.idempotency_key = r.idempotency_key AND e.key_owner = r.key_owner)\"",
-                what.join("; ")
-            );
+            let is_whole = self.missing.is_empty() && self.known.count() == self.put_back;
+            let remedy = if is_whole {
+                "Make it from the log: stop the server, and run sqlite3 bookstore.db \"DELETE FROM hold; INSERT INTO hold \
+                 SELECT number FROM entry WHERE kind = 6 AND quantity > 0 AND [before] > [after] AND (idempotency_key, \
+                 key_owner) NOT IN (SELECT idempotency_key, key_owner FROM entry WHERE idempotency_key IS NOT NULL AND (kind = \
+                 2 OR kind = 6 AND ([before] IS NULL OR [before] <= [after])))\""
+            } else {
+                "The log lacks entries, which may have ended them: put those back first, and verify again"
+            };
+            let message = format!("the table of open reservations differs from the log: {}. {remedy}", what.join("; "));
             problems.push(Problem { part: Part::Reservations, message });
         }
         Ok(there.len() as u64)
