@@ -28,7 +28,7 @@ type Reservation struct {
 	Key string
 	// Replayed is true if an earlier call with the key led to this outcome, or if time did.
 	Replayed bool
-	// ID and Quantity are the book and the copies; 0 if there is no reservation.
+	// ID and Quantity are the book and the copies; 0 if there is no reservation with the key.
 	ID, Quantity int32
 	// Number is that of the log's entry; 0 if there is none. Of what is bought it is the purchase's.
 	Number int64

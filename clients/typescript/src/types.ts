@@ -76,7 +76,7 @@ export type Reservation = {
       readonly outcome: ReservationOutcome;
       /** True if the call did what it is for, now or when it was sent first. */
       readonly success: boolean;
-      /** The book and the copies; 0 if there is no reservation. */
+      /** The book and the copies; 0 if there is no reservation with the key. */
       readonly id: number;
       readonly quantity: number;
       /** Number of the log's entry; 0 if there is none. Of what is bought it is the purchase's. */
