@@ -19,13 +19,16 @@ FORMS = {
     "version": r"[1-9][0-9]*",
     "ttl": r"[1-9][0-9]*",
     "count": r"[0-9]+",
+    "until": r"[1-9][0-9]{12}",
+    "receipt": r"c2sp\.org/tlog-proof@v1\n[\s\S]+",
+    "log_key": r"[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+",
     # Words of the library's own, those of a port that refuses, and anything at all.
     "reason": r"[^\n]+",
     "refusal": r"[^\n]*(?i:refused)[^\n]*",
     "agent": r"quire-client-[a-z]+/\d+\.\d+\.\d+( .*)?",
     "any": r"[\s\S]*",
 }
-FREE = {"us", "calls", "number", "bool", "count", "reason", "refusal", "any"}
+FREE = {"us", "calls", "number", "bool", "count", "receipt", "reason", "refusal", "any"}
 SHOWN_LINES = 12
 PLACE = re.compile(r"\$\{(\w+)\}")
 

@@ -192,7 +192,10 @@ def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: path
             asked, expected = call
             request = _filled(built(asked), values)
             name, method, times = request.pop("as", None), request.pop("until_asked", None), request.pop("times", 1)
+            awaited = request.pop("awaited", False)
             deadline = time.monotonic() + 20
+            while awaited and not _fits(expected, driver.ask(request), values) and time.monotonic() < deadline:
+                pass
             while method and not asked_for(method) and time.monotonic() < deadline:
                 driver.ask(request)
             for _ in range(times - 1):
@@ -212,6 +215,14 @@ def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: path
     except BaseException:
         driver.kill()
         raise
+
+
+def _fits(expected: Any, answer: Any, values: Values) -> bool:
+    try:
+        values.match_json("", expected, answer)
+    except Mismatch:
+        return False
+    return True
 
 
 def _filled(value: Any, values: Values) -> Any:

@@ -28,6 +28,8 @@ func (c Cents) String() string {
 
 // Book is a book as the store had it when it answered.
 type Book struct {
+	// Held is the number of copies that reservations hold.
+	Held  int32 `json:"held"`
 	ID    int32 `json:"id"`
 	Price Cents `json:"price_cents"`
 	// Stock is the number of copies that can be bought.
@@ -59,7 +61,7 @@ type Topic struct {
 	Name  string `json:"name"`
 }
 
-// Outcome is what became of a purchase.
+// Outcome is what became of a purchase or a reservation.
 type Outcome string
 
 const (
@@ -68,6 +70,13 @@ const (
 	// TooFew: some copies are left, but fewer than were asked for, and none was bought.
 	TooFew     Outcome = "too_few"
 	NoSuchBook Outcome = "no_such_book"
+	// Held: copies are reserved, and not in the stock any more.
+	Held Outcome = "held"
+	// Released: a reservation was given back.
+	Released Outcome = "released"
+	// HoldExpired: the time of a reservation is over, and the copies were given back.
+	HoldExpired       Outcome = "expired"
+	NoSuchReservation Outcome = "no_such_reservation"
 	// Unknown: it may have been made. Sending it again later with its key settles it.
 	Unknown Outcome = "unknown"
 	// Unspecified: it was not made, and an old server does not say why.
@@ -94,16 +103,20 @@ type Purchase struct {
 type purchaseOptions struct {
 	quantity int32
 	key      *string
+	seconds  *int32
 }
 
-// BuyOption changes a purchase.
+// BuyOption changes a purchase or a reservation.
 type BuyOption func(*purchaseOptions)
 
-// Quantity is how many copies are bought, all or none; 1 if absent.
+// Quantity is how many copies are bought or reserved, all or none; 1 if absent.
 func Quantity(copies int32) BuyOption { return func(o *purchaseOptions) { o.quantity = copies } }
 
-// Key names the purchase with 1 to 64 bytes; random if absent.
+// Key names the purchase or the reservation with 1 to 64 bytes; random if absent.
 func Key(key string) BuyOption { return func(o *purchaseOptions) { o.key = &key } }
+
+// Seconds is how long a reservation is held; 900 if absent. A purchase has none.
+func Seconds(seconds int32) BuyOption { return func(o *purchaseOptions) { o.seconds = &seconds } }
 
 // RandomKey makes a key of 32 hexadecimal digits for a purchase.
 func RandomKey() string {
@@ -211,6 +224,26 @@ func (c *Client) Lookup(ctx context.Context, id int32) (Found, error) {
 
 // Buy buys a copy of a book, or as many as the options say. With an error nothing was bought; the key is there all the same.
 func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase, error) {
+	o, err := optionsOf(id, opts)
+	if err != nil {
+		return Purchase{}, err
+	}
+	request := &pb.ItemNumberRequest{Id: id, Quantity: &o.quantity, IdempotencyKey: []byte(*o.key)}
+	var reply pb.BuyBookReply
+	doubt, err := c.once(ctx, pb.BookStore_Buy_FullMethodName, request, &reply)
+	switch {
+	case err != nil:
+		return Purchase{Key: *o.key}, err
+	case doubt != nil:
+		return Purchase{Outcome: Unknown, Key: *o.key, Message: doubt.Message, Cause: doubt}, nil
+	}
+	return Purchase{
+		Outcome: outcome(&reply), Key: *o.key, Replayed: reply.Replayed, Number: reply.PurchaseNumber,
+		StockLeft: reply.StockLeft, Message: reply.Message,
+	}, nil
+}
+
+func optionsOf(id int32, opts []BuyOption) (purchaseOptions, error) {
 	o := purchaseOptions{quantity: 1}
 	for _, option := range opts {
 		option(&o)
@@ -218,23 +251,19 @@ func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase
 	if o.key == nil {
 		o.key = new(RandomKey())
 	}
-	if bytes := len(*o.key); id < 1 || o.quantity < 1 || bytes < 1 || bytes > 64 {
-		return Purchase{}, argument(
-			"id, quantity and bytes of the key are %d, %d and %d; they must be from 1, from 1 and 1 to 64", id, o.quantity, bytes)
+	if id < 1 || o.quantity < 1 || o.seconds != nil && *o.seconds < 1 {
+		return o, argument("id, quantity or seconds are below 1; they must be whole numbers from 1")
 	}
-	request := &pb.ItemNumberRequest{Id: id, Quantity: &o.quantity, IdempotencyKey: []byte(*o.key)}
-	var reply pb.BuyBookReply
-	if err := c.call(ctx, keyed, pb.BookStore_Buy_FullMethodName, request, &reply); err != nil {
-		fault := err.(*Error)
-		if fault.Kind == ErrOutcomeUnknown {
-			return Purchase{Outcome: Unknown, Key: *o.key, Message: fault.Message, Cause: fault}, nil
-		}
-		return Purchase{Key: *o.key}, err
+	return o, checkKey(*o.key)
+}
+
+// Makes a call that has a key. The fault of one that is in doubt is no error.
+func (c *Client) once(ctx context.Context, method string, request, reply any) (doubt *Error, err error) {
+	err = c.call(ctx, keyed, method, request, reply)
+	if fault, ok := err.(*Error); ok && fault.Kind == ErrOutcomeUnknown {
+		return fault, nil
 	}
-	return Purchase{
-		Outcome: outcome(&reply), Key: *o.key, Replayed: reply.Replayed, Number: reply.PurchaseNumber,
-		StockLeft: reply.StockLeft, Message: reply.Message,
-	}, nil
+	return nil, err
 }
 
 func outcome(reply *pb.BuyBookReply) Outcome {
@@ -251,6 +280,13 @@ func outcome(reply *pb.BuyBookReply) Outcome {
 func checkID(id int32) error {
 	if id < 1 {
 		return argument("id is %d; it must be a whole number from 1", id)
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if len(key) < 1 || len(key) > 64 {
+		return argument("the key has %d bytes; it must have 1 to 64", len(key))
 	}
 	return nil
 }
@@ -273,7 +309,7 @@ func book(found *pb.Book) Book {
 	if cents := math.Round(found.Price * 100); price == 0 && math.Abs(cents) < 1<<53 {
 		price = int64(cents)
 	}
-	return Book{ID: found.Id, Title: found.Title, Topic: found.Topic, Stock: found.Stock, Price: Cents(price)}
+	return Book{ID: found.Id, Title: found.Title, Topic: found.Topic, Stock: found.Stock, Held: found.Held, Price: Cents(price)}
 }
 
 // The items of all pages; an error ends them.

@@ -23,6 +23,8 @@ AT_ONCE = 64
 PARENT: ContextVar[str | None] = ContextVar("PARENT", default=None)
 """The trace of the request that a task answers."""
 BOOK = 53477
+SHOPPERS = ("buy", "receipt", "reserve", "confirm", "release")
+"""Calls whose key is text."""
 OPERATORS = ("list", "restock", "update_price", "log", "tail_log")
 Fields = dict[str, Any]
 
@@ -42,6 +44,16 @@ def bought(found: Any) -> Fields:  # noqa: ANN401, one of several outcomes
     fields = {"outcome": snake(found), "key": found.key, "replayed": getattr(found, "replayed", False)}
     optional = {"number": getattr(found, "number", None), "stock_left": getattr(found, "stock_left", None)}
     return fields | {name: value for name, value in optional.items() if value is not None}
+
+
+def reserved(found: Any) -> Fields:  # noqa: ANN401, a reservation or an unknown outcome
+    """Give the fields of a reservation."""
+    if isinstance(found, Unknown):
+        return bought(found)
+    optional = {name: getattr(found, name) for name in ("id", "quantity", "number", "until_ms")}
+    fields = {"outcome": found.outcome, "key": found.key, "replayed": found.replayed}
+    left = {} if found.stock_left is None else {"stock_left": found.stock_left}
+    return fields | left | {name: value for name, value in optional.items() if value}
 
 
 def entry(found: Any) -> Fields:  # noqa: ANN401, an entry or none
@@ -68,6 +80,10 @@ SHOWN: dict[str, Callable[[Any], Fields]] = {
     "topics": lambda found: {"names": [topic.name for topic in found]},
     "lookup": lambda found: {"book": found and found._asdict()},
     "buy": bought,
+    "receipt": lambda found: {"receipt": found and found.text, "log_key": found and found.log_key},
+    "reserve": reserved,
+    "confirm": reserved,
+    "release": reserved,
     "create": written,
     "put": written,
     "update": written,
@@ -92,7 +108,7 @@ async def fields(client: Any, number: int, call: str, about: Fields) -> Fields: 
     """Call, and give the fields of the answer."""
     if client is None:
         raise ValueError("an operator needs a token")
-    for name in about.keys() & ({"value", "prefix"} if call == "buy" else {"key", "value", "prefix"}):
+    for name in about.keys() & ({"value", "prefix"} if call in SHOPPERS else {"key", "value", "prefix"}):
         about[name] = base64.b64decode(about[name])
     PARENT.set(about.pop("traceparent", None))
     for name, ours in (("timeout_ms", "timeout"), ("ttl_ms", "ttl")):

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 
-import { type Client, type Operator, Fault, OutcomeUnknown, Refused, connect } from "../src/index.js";
+import { type Client, type Operator, type Reservation, Fault, OutcomeUnknown, Refused, connect } from "../src/index.js";
 import { bench } from "./bench.js";
 
 const AT_ONCE_MAX = 64;
@@ -20,6 +20,8 @@ interface Request {
   page_size?: number;
   near?: string;
   quantity?: number;
+  seconds?: number;
+  number: number;
   key: string;
   value: string;
   prefix: string;
@@ -74,8 +76,8 @@ class Driver {
       case "lookup": {
         const book = await client.lookup(request.id, options);
         if (!book) return { book: null };
-        const { id, title, topic, stock, priceCents } = book;
-        return { book: { id, title, topic, stock, price_cents: priceCents } };
+        const { id, title, topic, stock, held, priceCents } = book;
+        return { book: { id, title, topic, stock, held, price_cents: priceCents } };
       }
       case "buy": {
         const { quantity, key } = request as Partial<Request>;
@@ -84,6 +86,18 @@ class Driver {
         const stockLeft = "stockLeft" in done ? done.stockLeft : undefined;
         return { outcome: done.outcome, key: done.key, replayed: done.replayed, number, stock_left: stockLeft };
       }
+      case "receipt": {
+        const receipt = await client.receipt(BigInt(request.number), request.key, options);
+        return { receipt: receipt?.text ?? null, log_key: receipt?.logKey ?? null };
+      }
+      case "reserve": {
+        const { quantity, seconds, key } = request as Partial<Request>;
+        return reserved(await client.reserve(request.id, { ...options, quantity, seconds, key }));
+      }
+      case "confirm":
+        return reserved(await client.confirm(request.key, options));
+      case "release":
+        return reserved(await client.release(request.key, options));
       case "list":
         return { ids: (await all(this.#operator().list(options))).map((book) => book.id) };
       case "restock":
@@ -159,6 +173,14 @@ class Driver {
     }
     return { kinds, keys };
   }
+}
+
+function reserved(done: Reservation): Fields {
+  const { outcome, key, replayed } = done;
+  if (done.outcome === "unknown") return { outcome, key, replayed };
+  const { id, quantity, number, stockLeft, until } = done;
+  const state = { id: id || undefined, quantity: quantity || undefined, number: number || undefined };
+  return { outcome, key, replayed, ...state, stock_left: stockLeft, until_ms: until?.getTime() };
 }
 
 function faultOf(error: unknown): Fields {

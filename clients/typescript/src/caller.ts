@@ -29,7 +29,7 @@ export interface ClientOptions {
   token?: string | undefined;
   /** Number of times a call is sent again: 0 to 1,000,000; 3 if absent. */
   retries?: number | undefined;
-  /** The deadline of calls that name none; if absent 5 s, for a purchase 30 s, for a watch none. */
+  /** The deadline of calls that name none; if absent 5 s, for what has a key 30 s, for a watch none. */
   timeoutMs?: number | undefined;
 }
 

@@ -7,6 +7,8 @@ import {
   BuyOutcome,
   type LogEntry as WireLogEntry,
   LogEntryKind,
+  type ReservationReply,
+  ReservationOutcome as WireOutcome,
 } from "#proto/bookstore_pb.js";
 import { KeyRangeService, KeyValueService, WatchEventKind } from "#proto/kv_pb.js";
 import { type CallOptions, Caller, checked } from "./caller.js";
@@ -23,7 +25,12 @@ import type {
   PageOptions,
   PriceChange,
   Purchase,
+  Receipt,
+  Reservation,
+  ReservationOutcome,
+  ReserveOptions,
   Topic,
+  UnknownOutcome,
   Updated,
   Value,
   WatchEvent,
@@ -73,7 +80,7 @@ export class Client {
 
   /** Buys copies of a book, once however often the request is sent. */
   async buy(id: number, { quantity, key = randomKey(), ...options }: BuyOptions = {}): Promise<Purchase> {
-    try {
+    return this.#once<Purchase>(key, async () => {
       const reply = await buyReply(this.#caller, id, quantity, key, options);
       const { message, replayed, stockLeft } = reply;
       switch (reply.outcome) {
@@ -90,10 +97,44 @@ export class Client {
           if (!reply.success) throw new Refused("FAILED_PRECONDITION", reply.message);
           return { outcome: "bought", message, key, replayed, number: reply.purchaseNumber, stockLeft };
       }
-    } catch (fault) {
-      if (!(fault instanceof OutcomeUnknown)) throw fault;
-      return { outcome: "unknown", message: fault.message, key, replayed: false, code: fault.code, fault };
-    }
+    });
+  }
+
+  /** The receipt of a purchase that was made with the key; undefined if there is no such purchase. */
+  async receipt(number: bigint, key: string, options?: CallOptions): Promise<Receipt | undefined> {
+    if (number < 1n) throw new RangeError(`number is ${number.toString()}; it must be a whole number from 1`);
+    const request = { number, idempotencyKey: checkedKey(key) };
+    const { success, receipt, logKey } = await this.#caller.unary("read", BookStore.method.receipt, request, options);
+    return success ? { text: receipt, logKey } : undefined;
+  }
+
+  /** Holds copies of a book until they are confirmed or released, or the time is over. */
+  async reserve(
+    id: number,
+    { quantity = 1, seconds, key = randomKey(), ...options }: ReserveOptions = {},
+  ): Promise<Reservation> {
+    const idempotencyKey = checkedKey(key);
+    const copies = { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey };
+    const request = seconds === undefined ? copies : { ...copies, seconds: checked("seconds", seconds, 1, ID_MAX) };
+    const reply = (): Promise<ReservationReply> =>
+      this.#caller.unary("keyed", BookStore.method.reserve, request, options);
+    return this.#once(key, async () => reservationOf(key, await reply()));
+  }
+
+  /** Buys what a reservation holds, at the price of now. */
+  async confirm(key: string, options?: CallOptions): Promise<Reservation> {
+    const request = { idempotencyKey: checkedKey(key) };
+    const reply = (): Promise<ReservationReply> =>
+      this.#caller.unary("keyed", BookStore.method.confirm, request, options);
+    return this.#once(key, async () => reservationOf(key, await reply()));
+  }
+
+  /** Gives back what a reservation holds. */
+  async release(key: string, options?: CallOptions): Promise<Reservation> {
+    const request = { idempotencyKey: checkedKey(key) };
+    const reply = (): Promise<ReservationReply> =>
+      this.#caller.unary("keyed", BookStore.method.release, request, options);
+    return this.#once(key, async () => reservationOf(key, await reply()));
   }
 
   /** Creates an entry, if the key has none. */
@@ -201,6 +242,19 @@ export class Client {
     this.close();
   }
 
+  /** A call that has a key. */
+  async #once<T>(
+    key: string,
+    call: () => Promise<T>,
+  ): Promise<T | (UnknownOutcome & { message: string; key: string; replayed: false })> {
+    try {
+      return await call();
+    } catch (fault) {
+      if (!(fault instanceof OutcomeUnknown)) throw fault;
+      return { outcome: "unknown", message: fault.message, key, replayed: false, code: fault.code, fault };
+    }
+  }
+
   /** Refusals that are outcomes of this call. */
   async #settle<T>(call: () => Promise<T>, outcomes: Partial<Record<Code, T>>): Promise<T> {
     try {
@@ -271,19 +325,23 @@ export function topicPages(caller: Caller, near: string, options: CallOptions) {
 
 /** The store's answer to a purchase. */
 export function buyReply(caller: Caller, id: number, quantity = 1, key: string, options: CallOptions) {
-  const idempotencyKey = bytes(key);
-  if (idempotencyKey.length === 0 || idempotencyKey.length > KEY_BYTES_MAX) {
-    const has = `${String(idempotencyKey.length)} bytes`;
-    throw new RangeError(`the idempotency key has ${has}; it must have 1 to ${String(KEY_BYTES_MAX)}`);
-  }
+  const idempotencyKey = checkedKey(key);
   const request = { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey };
   return caller.unary("keyed", BookStore.method.buy, request, options);
 }
 
-export function bookOf({ id, title, topic, stock, price, priceCents }: WireBook): Book {
+function reservationOf(key: string, reply: ReservationReply): Reservation {
+  const { success, message, outcome, replayed, id, quantity, number, stockLeft, untilMs } = reply;
+  const until = untilMs === 0n ? undefined : new Date(Number(untilMs));
+  const name = (WireOutcome[outcome] as string | undefined) ?? "UNSPECIFIED";
+  const state = name.toLowerCase() as ReservationOutcome;
+  return { outcome: state, success, message, key, replayed, id, quantity, number, stockLeft, until };
+}
+
+export function bookOf({ id, title, topic, stock, held, price, priceCents }: WireBook): Book {
   // A server that knows no cents sends the fraction alone.
   const cents = priceCents === 0n && Number.isFinite(price) ? BigInt(Math.round(price * 100)) : priceCents;
-  return { id, title, topic, stock, priceCents: cents };
+  return { id, title, topic, stock, held, priceCents: cents };
 }
 
 function entryOf({ number, timeMs, kind, bookId, quantity, before, after, idempotencyKey }: WireLogEntry): LogEntry {
@@ -295,6 +353,13 @@ function entryOf({ number, timeMs, kind, bookId, quantity, before, after, idempo
 export function decimal(cents: bigint): string {
   const digits = (cents < 0n ? -cents : cents).toString().padStart(3, "0");
   return `${cents < 0n ? "-" : ""}${digits.slice(0, -2)}.${digits.slice(-2)}`;
+}
+
+function checkedKey(key: string): Uint8Array {
+  const name = bytes(key);
+  if (name.length >= 1 && name.length <= KEY_BYTES_MAX) return name;
+  const has = `${String(name.length)} bytes`;
+  throw new RangeError(`the idempotency key has ${has}; it must have 1 to ${String(KEY_BYTES_MAX)}`);
 }
 
 function checkedId(id: number): number {

@@ -10,6 +10,8 @@ export interface Book {
   readonly topic: string;
   /** Copies that can be bought. */
   readonly stock: number;
+  /** Copies that reservations hold. */
+  readonly held: number;
   readonly priceCents: bigint;
 }
 
@@ -31,8 +33,59 @@ export type Purchase = {
   | { readonly outcome: "bought"; readonly number: bigint; readonly stockLeft: number | undefined }
   | { readonly outcome: "sold_out" | "too_few"; readonly stockLeft: number | undefined }
   | { readonly outcome: "no_such_book" }
-  /** The store may have made the purchase: buying again with this key settles it. `code` has the reason. */
-  | { readonly outcome: "unknown"; readonly code: Code; readonly fault: OutcomeUnknown }
+  | UnknownOutcome
+);
+
+/** The store may have done it: the same call with the same key settles it. `code` has the reason. */
+export interface UnknownOutcome {
+  readonly outcome: "unknown";
+  readonly code: Code;
+  readonly fault: OutcomeUnknown;
+}
+
+/** A proof that the store's log has a purchase. */
+export interface Receipt {
+  readonly text: string;
+  /** The log's public key; it proves something only if the reader has it from elsewhere as well. */
+  readonly logKey: string;
+}
+
+/** State of a reservation after a call, or why there is none. */
+export type ReservationOutcome =
+  | "held"
+  | "bought"
+  | "released"
+  | "expired"
+  | "sold_out"
+  | "too_few"
+  | "no_such_book"
+  | "no_such_reservation"
+  /** The server has a word that this client does not know. */
+  | "unspecified";
+
+/** What came of a reservation. */
+export type Reservation = {
+  /** The store's words, or the reason of an unknown outcome. */
+  readonly message: string;
+  /** Names this reservation: each call with it does its part once. */
+  readonly key: string;
+  /** True if an earlier call with the same key led to this outcome, or if time did. */
+  readonly replayed: boolean;
+} & (
+  | {
+      readonly outcome: ReservationOutcome;
+      /** True if the call did what it is for, now or when it was sent first. */
+      readonly success: boolean;
+      /** The book and the copies; 0 if there is no reservation with the key. */
+      readonly id: number;
+      readonly quantity: number;
+      /** Number of the log's entry; 0 if there is none. Of what is bought it is the purchase's. */
+      readonly number: bigint;
+      readonly stockLeft: number | undefined;
+      /** When the copies are given back by themselves. */
+      readonly until: Date | undefined;
+    }
+  | UnknownOutcome
 );
 
 /** Any bytes; a string stands for its UTF-8. */
@@ -70,8 +123,13 @@ export type WatchEvent =
 export interface BuyOptions extends CallOptions {
   /** Number of copies, all or none: one if absent. */
   quantity?: number | undefined;
-  /** 1 to 64 bytes that name the purchase; random if absent. */
+  /** 1 to 64 bytes that name the purchase or the reservation; random if absent. */
   key?: string | undefined;
+}
+
+export interface ReserveOptions extends BuyOptions {
+  /** How long the copies are held: 900 if absent. */
+  seconds?: number | undefined;
 }
 
 export interface WriteOptions extends CallOptions {

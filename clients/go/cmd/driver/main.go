@@ -35,6 +35,8 @@ type request struct {
 	Near            string
 	ID              int32
 	Quantity        *int32
+	Seconds         *int32
+	Number          int64
 	Key             *string
 	Value           []byte
 	TTL             int64   `json:"ttl_ms"`
@@ -147,15 +149,20 @@ func (d *driver) call(ctx context.Context, asked *request) (fields, error) {
 	case "lookup":
 		found, err := client.Lookup(ctx, asked.ID)
 		return fields{"book": found.Book}, err
+	case "receipt":
+		receipt, ok, err := client.Receipt(ctx, asked.Number, text(asked.Key))
+		if !ok {
+			return fields{"receipt": nil, "log_key": nil}, err
+		}
+		return fields{"receipt": receipt.Text, "log_key": receipt.LogKey}, err
+	case "reserve":
+		return reserved(client.Reserve(ctx, asked.ID, buyOptions(asked)...))
+	case "confirm":
+		return reserved(client.Confirm(ctx, text(asked.Key)))
+	case "release":
+		return reserved(client.Release(ctx, text(asked.Key)))
 	case "buy":
-		options := []quire.BuyOption{}
-		if asked.Quantity != nil {
-			options = append(options, quire.Quantity(*asked.Quantity))
-		}
-		if asked.Key != nil {
-			options = append(options, quire.Key(*asked.Key))
-		}
-		purchase, err := client.Buy(ctx, asked.ID, options...)
+		purchase, err := client.Buy(ctx, asked.ID, buyOptions(asked)...)
 		answer := fields{"outcome": purchase.Outcome, "key": purchase.Key, "replayed": purchase.Replayed}
 		if purchase.Outcome == quire.Bought {
 			answer["number"] = purchase.Number
@@ -182,15 +189,48 @@ func (d *driver) call(ctx context.Context, asked *request) (fields, error) {
 	return d.keep(ctx, asked)
 }
 
+func buyOptions(asked *request) []quire.BuyOption {
+	options := []quire.BuyOption{}
+	if asked.Quantity != nil {
+		options = append(options, quire.Quantity(*asked.Quantity))
+	}
+	if asked.Key != nil {
+		options = append(options, quire.Key(*asked.Key))
+	}
+	if asked.Seconds != nil {
+		options = append(options, quire.Seconds(*asked.Seconds))
+	}
+	return options
+}
+
+func reserved(r quire.Reservation, err error) (fields, error) {
+	answer := fields{"outcome": r.Outcome, "key": r.Key, "replayed": r.Replayed}
+	for name, value := range map[string]int64{"id": int64(r.ID), "quantity": int64(r.Quantity), "number": r.Number} {
+		if value != 0 {
+			answer[name] = value
+		}
+	}
+	if r.StockLeft != nil {
+		answer["stock_left"] = *r.StockLeft
+	}
+	if !r.Until.IsZero() {
+		answer["until_ms"] = r.Until.UnixMilli()
+	}
+	return answer, err
+}
+
+func text(key *string) string {
+	if key == nil {
+		return ""
+	}
+	return *key
+}
+
 // The calls for one key of the key-value store.
 func (d *driver) keep(ctx context.Context, asked *request) (fields, error) {
-	var text string
-	if asked.Key != nil {
-		text = *asked.Key
-	}
-	bytes, err := base64.StdEncoding.DecodeString(text)
+	bytes, err := base64.StdEncoding.DecodeString(text(asked.Key))
 	if err != nil {
-		return nil, fmt.Errorf("key is %q; it must be base64", text)
+		return nil, fmt.Errorf("key is %q; it must be base64", text(asked.Key))
 	}
 	key, options := string(bytes), []quire.WriteOption{quire.TTL(time.Duration(asked.TTL) * time.Millisecond)}
 	if asked.ExpectedVersion != nil {

@@ -31,12 +31,16 @@ const done, refused, usage, unreachable, unknown = 0, 1, 2, 3, 4
 const about = `Buys books of a Quire server, and asks what it has. ADDRESS is HOST:PORT, a host, :PORT, http://… or https://…, or several
 with commas between; 127.0.0.1:10086 if absent. Without a command: a prompt on a terminal, else commands from standard input.
 
-Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
-unknown. Commands from standard input end with the highest of theirs.`
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase or a
+reservation is unknown. Commands from standard input end with the highest of theirs.`
 
 var (
-	codeOf    = map[bool]int{true: done, false: refused}
-	acting    = regexp.MustCompile(`\pC`)
+	codeOf = map[bool]int{true: done, false: refused}
+	acting = regexp.MustCompile(`\pC`)
+	doubts = map[string]string{
+		"buy": "book %s was bought", "reserve": "book %s was reserved", "confirm": "the reservation %s was confirmed",
+		"release": "the reservation %s was released",
+	}
 	plainWord = regexp.MustCompile(`^[A-Za-z0-9@%_\-+=:,./]+$`)
 )
 
@@ -81,7 +85,7 @@ func (s *shop) commands() *cobra.Command {
 	s.Add(flags)
 	flags.BoolVar(&s.isJSON, "json", s.isJSON, "print each answer as one line of JSON")
 	flags.Func("timeout", "longest `time` for a command, as 500ms, 5s or 2min", s.setTimeout)
-	flags.Func("key", "`text` that makes a purchase happen once, of 1 to 64 bytes; random if absent", func(text string) error {
+	flags.Func("key", "`text` that makes a purchase or a reservation happen once, of 1 to 64 bytes; random if absent", func(text string) error {
 		s.key = &text
 		return nil
 	})
@@ -95,6 +99,10 @@ func (s *shop) commands() *cobra.Command {
 	add("search <topic>", "books of a topic", cobra.MinimumNArgs(1), s.search)
 	add("lookup <id>", "one book", cobra.ExactArgs(1), s.lookup)
 	add("buy <id> [quantity]", "buys one copy, or as many as you say", cobra.RangeArgs(1, 2), s.buy)
+	add("receipt <number> <key>", "the receipt of a purchase that was made with a key", cobra.ExactArgs(2), s.receipt)
+	add("reserve <id> [quantity] [seconds]", "holds copies, for 900 seconds if you name none", cobra.RangeArgs(1, 3), s.reserve)
+	add("confirm <key>", "buys what is held under a key", cobra.ExactArgs(1), s.confirm)
+	add("release <key>", "gives back what is held under a key", cobra.ExactArgs(1), s.release)
 	root.AddCommand(&cobra.Command{Use: "exit", Short: "leaves", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {
 		s.isLeaving = true
 	}})
@@ -243,19 +251,16 @@ func (s *shop) lookup(ctx context.Context, words []string) error {
 func (s *shop) buy(ctx context.Context, words []string) error {
 	id, wrong := whole(words[0])
 	quantity, wrongToo := whole(append(words, "1")[1])
-	key := quire.RandomKey()
-	if s.key != nil {
-		key = *s.key
-	}
 	if err := cmp.Or(wrong, wrongToo); err != nil {
 		return err
 	}
+	key := s.name()
 	purchase, err := s.client.Buy(ctx, id, quire.Quantity(quantity), quire.Key(key))
 	if err != nil {
 		return s.failed(err, map[string]any{"key": key})
 	}
 	if purchase.Outcome == quire.Unknown {
-		return s.unknown(purchase, append([]string{"buy"}, words...))
+		return s.unknown(key, purchase.Cause, append([]string{"buy"}, words...))
 	}
 	isBought, text := purchase.Outcome == quire.Bought, fmt.Sprintf("%s (purchase %d)", plain(purchase.Message), purchase.Number)
 	if purchase.Replayed {
@@ -267,9 +272,97 @@ func (s *shop) buy(ctx context.Context, words []string) error {
 	}, text)
 }
 
-// Shows how to ask for the outcome of a purchase.
-func (s *shop) unknown(purchase quire.Purchase, buy []string) error {
-	words := []string{"quire-client", "--key", purchase.Key}
+func (s *shop) receipt(ctx context.Context, words []string) error {
+	number, err := strconv.ParseInt(words[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("'%s' is no number of a purchase", words[0])
+	}
+	found, ok, err := s.client.Receipt(ctx, number, words[1])
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		message := fmt.Sprintf("there is no purchase %d with this key", number)
+		return s.show(refused, map[string]any{"log_key": nil, "message": message, "receipt": nil, "success": false}, message)
+	}
+	lines := strings.Split(strings.TrimSuffix(found.Text, "\n"), "\n")
+	for at, line := range lines {
+		lines[at] = plain(line)
+	}
+	said := map[string]any{"log_key": found.LogKey, "message": "", "receipt": found.Text, "success": true}
+	return s.show(done, said, strings.Join(lines, "\n"))
+}
+
+func (s *shop) reserve(ctx context.Context, words []string) error {
+	id, wrong := whole(words[0])
+	quantity, wrongToo := whole(append(words, "1")[1])
+	if err := cmp.Or(wrong, wrongToo); err != nil {
+		return err
+	}
+	key := s.name()
+	options := []quire.BuyOption{quire.Quantity(quantity), quire.Key(key)}
+	if len(words) > 2 {
+		seconds, err := whole(words[2])
+		if err != nil {
+			return err
+		}
+		options = append(options, quire.Seconds(seconds))
+	}
+	found, err := s.client.Reserve(ctx, id, options...)
+	return s.reserved(found, err, key, append([]string{"reserve"}, words...))
+}
+
+func (s *shop) confirm(ctx context.Context, words []string) error {
+	found, err := s.client.Confirm(ctx, words[0])
+	return s.reserved(found, err, words[0], []string{"confirm", words[0]})
+}
+
+func (s *shop) release(ctx context.Context, words []string) error {
+	found, err := s.client.Release(ctx, words[0])
+	return s.reserved(found, err, words[0], []string{"release", words[0]})
+}
+
+func (s *shop) reserved(found quire.Reservation, err error, key string, words []string) error {
+	if err != nil {
+		return s.failed(err, map[string]any{"key": key})
+	}
+	text, untilMS := plain(found.Message), int64(0)
+	switch found.Outcome {
+	case quire.Unknown:
+		return s.unknown(key, found.Cause, words)
+	case quire.Bought:
+		text += fmt.Sprintf(" (purchase %d)", found.Number)
+	}
+	if found.Replayed {
+		text += "; an earlier call did it"
+	}
+	if found.Outcome == quire.Held {
+		text += fmt.Sprintf("\nheld until %s under the key %s", found.Until.UTC().Format("2006-01-02 15:04:05 UTC"), plain(key))
+	}
+	if !found.Until.IsZero() {
+		untilMS = found.Until.UnixMilli()
+	}
+	return s.show(codeOf[found.Success], map[string]any{
+		"id": found.ID, "key": key, "message": found.Message, "number": found.Number,
+		"outcome": "RESERVATION_OUTCOME_" + strings.ToUpper(string(found.Outcome)), "quantity": found.Quantity,
+		"replayed": found.Replayed, "stock_left": found.StockLeft, "success": found.Success, "until_ms": untilMS,
+	}, text)
+}
+
+// The key of --key, or a random one.
+func (s *shop) name() string {
+	if s.key != nil {
+		return *s.key
+	}
+	return quire.RandomKey()
+}
+
+// Shows how to ask for the outcome of a command.
+func (s *shop) unknown(key string, cause *quire.Error, asked []string) error {
+	words := []string{"quire-client"}
+	if asked[0] == "buy" || asked[0] == "reserve" {
+		words = append(words, "--key", key)
+	}
 	if s.isJSON {
 		words = append(words, "--json")
 	}
@@ -278,15 +371,15 @@ func (s *shop) unknown(purchase quire.Purchase, buy []string) error {
 			words = append(words, flag...)
 		}
 	}
-	command, code := "", purchase.Cause.Code
-	for _, word := range slices.Concat(words, []string{s.address}, buy) {
+	command := ""
+	for _, word := range slices.Concat(words, []string{s.address}, asked) {
 		command = strings.TrimSpace(command + " " + quoted(word))
 	}
-	message := fmt.Sprintf("it is not known whether book %s was bought: %s", buy[1], purchase.Cause.Message)
+	message := fmt.Sprintf("it is not known whether "+doubts[asked[0]]+": %s", plain(asked[1]), cause.Message)
 	return s.show(unknown, map[string]any{
-		"command": command, "key": purchase.Key, "message": message, "outcome": "UNKNOWN",
-		"status": quire.CodeName(code), "success": false,
-	}, message+"; this asks, and buys nothing twice:\n    "+plain(command))
+		"command": command, "key": key, "message": message, "outcome": "UNKNOWN",
+		"status": quire.CodeName(cause.Code), "success": false,
+	}, message+"; this asks, and does nothing twice:\n    "+plain(command))
 }
 
 // Shows why there is no answer of the store's; gives back an error of another kind.

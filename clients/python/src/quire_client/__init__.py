@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from quire_client._values import NotBought as NotBought
     from quire_client._values import Outcome as Outcome
     from quire_client._values import PriceChange as PriceChange
+    from quire_client._values import Receipt as Receipt
+    from quire_client._values import Reservation as Reservation
+    from quire_client._values import ReservationOutcome as ReservationOutcome
     from quire_client._values import SoldOut as SoldOut
     from quire_client._values import TooFew as TooFew
     from quire_client._values import Topic as Topic
@@ -57,7 +60,10 @@ __all__ = [
     "Outcome",
     "OutcomeUnknown",
     "PriceChange",
+    "Receipt",
     "Refused",
+    "Reservation",
+    "ReservationOutcome",
     "SoldOut",
     "Tls",
     "TooFew",

@@ -7,13 +7,14 @@ import ssl
 import sys
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from shlex import join
-from time import monotonic, perf_counter
+from time import gmtime, monotonic, perf_counter, strftime
 from typing import Any
 
 import click
@@ -23,18 +24,40 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from grpc import StatusCode as Code
 
-from quire_client import Book, Bought, Client, Fault, NoSuchBook, SoldOut, Tls, TooFew, Unknown, Unreachable
+from quire_client import (
+    Book,
+    Bought,
+    Client,
+    Fault,
+    NoSuchBook,
+    NotBought,
+    Reservation,
+    ReservationOutcome,
+    SoldOut,
+    Tls,
+    TooFew,
+    Unknown,
+    Unreachable,
+)
 from quire_client._attempts import IN_DOUBT
 
 DONE, REFUSED, USAGE, UNREACHABLE, UNKNOWN = range(5)
 """Exit codes."""
 
 ID_MAX = 2**31 - 1
+NUMBER_MAX = 2**63 - 1
 RETRIES_MAX = 1_000_000
 TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.001, 86_400.0
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
+KEY_BYTES_MAX = 64
 ID = click.IntRange(1, ID_MAX)
 FILE = click.Path(exists=True, dir_okay=False)
+DOUBTS = {
+    "buy": "book {} was bought",
+    "reserve": "book {} was reserved",
+    "confirm": "the reservation {} was confirmed",
+    "release": "the reservation {} was released",
+}
 CAUSES = {Code.DEADLINE_EXCEEDED: "time is up", Code.CANCELLED: "interrupted", Code.UNKNOWN: "the server failed"}
 OUTCOMES = {Bought: "BOUGHT", SoldOut: "SOLD_OUT", TooFew: "TOO_FEW", NoSuchBook: "NO_SUCH_BOOK"}
 
@@ -51,6 +74,18 @@ class Seconds(click.ParamType[float]):
         if not TIMEOUT_SECONDS_MIN <= seconds <= TIMEOUT_SECONDS_MAX:
             self.fail("it must be a time from 1ms to 24h, as 500ms, 5s or 2min", param, ctx)
         return seconds
+
+
+class Key(click.ParamType[str]):
+    """The name of a purchase or a reservation."""
+
+    name = "key"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check its length."""
+        if not 1 <= len(os.fsencode(value)) <= KEY_BYTES_MAX:
+            self.fail(f"it must have 1 to {KEY_BYTES_MAX} bytes", param, ctx)
+        return value
 
 
 class Shell(click.Group):
@@ -86,15 +121,27 @@ class Shop:
         answer = {"success": False, "message": text, "outcome": outcome, "status": fault.code.name, **more}
         return self.show(answer, plain(text), code, is_fault=True)
 
-    def unknown(self, code: Code, key: str, id: int, quantity: int) -> int:
-        """Print how to ask for the outcome of a purchase."""
-        words = ["quire-client", "--key", key, *["--json"] * self.is_json, *self.flags, self.address, "buy", str(id)]
-        command = join(words + [str(quantity)] * (quantity != 1))
-        text = f"it is not known whether book {id} was bought: {cause(code)}"
+    def once(self, words: list[str], key: str, call: Callable[[], object], show: Callable[[Any], int]) -> int:
+        """Make a call that has a key; print its answer, or how to ask for it."""
+        try:
+            found = call()
+        except Fault as fault:
+            return self.fault(fault, key=key)
+        except KeyboardInterrupt as interrupt:
+            if IN_DOUBT in getattr(interrupt, "__notes__", ()):
+                return self.unknown(Code.CANCELLED, key, words)
+            raise
+        return self.unknown(found.code, key, words) if isinstance(found, Unknown) else show(found)
+
+    def unknown(self, code: Code, key: str, words: list[str]) -> int:
+        """Print how to ask for the outcome of a command."""
+        name = [] if words[-1] == key and words[0] in ("confirm", "release") else ["--key", key]
+        command = join(["quire-client", *name, *["--json"] * self.is_json, *self.flags, self.address, *words])
+        text = f"it is not known whether {DOUBTS[words[0]].format(plain(words[1]))}: {cause(code)}"
         answer = {"success": False, "message": text, "key": key, "command": command, "outcome": "UNKNOWN"}
         return self.show(
             answer | {"status": code.name},
-            f"{text}\nthis asks, and buys nothing twice:\n    {plain(command)}",
+            f"{text}\nthis asks, and does nothing twice:\n    {plain(command)}",
             UNKNOWN,
             is_fault=True,
         )
@@ -117,7 +164,11 @@ def plain(text: str) -> str:
 @click.option(
     "--retries", type=click.IntRange(0, RETRIES_MAX), default=3, show_default=True, help="How often to send again."
 )
-@click.option("--key", help="Key that makes a purchase happen once, of 1 to 64 bytes; random if absent.")
+@click.option(
+    "--key",
+    type=Key(),
+    help="Key that makes a purchase or a reservation happen once, of 1 to 64 bytes; random if absent.",
+)
 @click.option("--token", envvar="QUIRE_TOKEN", help="Token for a server that requires one; better in QUIRE_TOKEN.")
 @click.option("--ca", type=FILE, help="Certificates in PEM to trust, instead of the system's.")
 @click.option("--certificate", type=FILE, help="Certificate in PEM to show to the server.")
@@ -148,8 +199,6 @@ def cli(  # noqa: PLR0913, one for each flag
     address, rest = "127.0.0.1:10086", list(words)
     if rest and rest[0] not in cli.commands and (len(rest) > 1 or re.search(r"[:.]|^localhost$", rest[0])):
         address = rest.pop(0)
-    if key is not None and not 1 <= len(os.fsencode(key)) <= 64:  # noqa: PLR2004, said in the help
-        raise click.BadParameter("it must have 1 to 64 bytes", param_hint="--key")
     try:
         tls = _tls(ca, certificate, key_file)
         client = Client(address, token=token or None, tls=tls if "https://" in address else None, retries=retries)
@@ -287,21 +336,17 @@ def lookup(shop: Shop, id: int) -> int:
 def buy(shop: Shop, id: int, quantity: int) -> int:
     """Buy one copy, or as many as you say."""
     key = shop.key or os.urandom(16).hex()
-    try:
-        bought = shop.client.buy(id, quantity, key=key, timeout=shop.timeout)
-    except Fault as fault:
-        return shop.fault(fault, key=key)
-    except KeyboardInterrupt as interrupt:
-        if IN_DOUBT in getattr(interrupt, "__notes__", ()):
-            return shop.unknown(Code.CANCELLED, key, id, quantity)
-        raise
-    if isinstance(bought, Unknown):
-        return shop.unknown(bought.code, key, id, quantity)
+    call = partial(shop.client.buy, id, quantity, key=key, timeout=shop.timeout)
+    words = ["buy", str(id), *[str(quantity)] * (quantity != 1)]
+    return shop.once(words, key, call, partial(_bought, shop))
+
+
+def _bought(shop: Shop, bought: Bought | NotBought) -> int:
     number = bought.number if isinstance(bought, Bought) else 0
     answer = {
         "success": isinstance(bought, Bought),
         "message": bought.message,
-        "key": key,
+        "key": bought.key,
         "outcome": f"BUY_OUTCOME_{OUTCOMES.get(type(bought), 'UNSPECIFIED')}",
         "purchase_number": number,
         "replayed": bought.replayed,
@@ -310,6 +355,62 @@ def buy(shop: Shop, id: int, quantity: int) -> int:
     text = plain(bought.message) + f" (purchase {number})" * bool(number)
     text += "; this key was sent before, nothing was bought again" * bought.replayed
     return shop.show(answer, text, DONE if isinstance(bought, Bought) else REFUSED)
+
+
+@cli.command
+@click.argument("number", type=click.IntRange(1, NUMBER_MAX))
+@click.argument("key", type=Key())
+@click.pass_obj
+def receipt(shop: Shop, number: int, key: str) -> int:
+    """Print the receipt of a purchase that was made with a key."""
+    found = shop.client.receipt(number, key, timeout=shop.timeout)
+    if found:
+        answer = {"success": True, "message": "", "receipt": found.text, "log_key": found.log_key}
+        return shop.show(answer, "\n".join(map(plain, found.text.removesuffix("\n").split("\n"))))
+    message = f"there is no purchase {number} with this key"
+    return shop.show({"success": False, "message": message, "receipt": None, "log_key": None}, message, REFUSED)
+
+
+@cli.command
+@click.argument("id", type=ID)
+@click.argument("quantity", type=ID, default=1)
+@click.argument("seconds", type=ID, required=False)
+@click.pass_obj
+def reserve(shop: Shop, id: int, quantity: int, seconds: int | None) -> int:
+    """Hold copies for some seconds, 900 if you name none."""
+    key = shop.key or os.urandom(16).hex()
+    call = partial(shop.client.reserve, id, quantity, seconds=seconds, key=key, timeout=shop.timeout)
+    words = ["reserve", str(id), *[str(quantity)] * (quantity != 1 or seconds is not None)]
+    return shop.once(words + [str(seconds)] * (seconds is not None), key, call, partial(_reserved, shop))
+
+
+@cli.command
+@click.argument("key", type=Key())
+@click.pass_obj
+def confirm(shop: Shop, key: str) -> int:
+    """Buy what is held under a key."""
+    call = partial(shop.client.confirm, key, timeout=shop.timeout)
+    return shop.once(["confirm", key], key, call, partial(_reserved, shop))
+
+
+@cli.command
+@click.argument("key", type=Key())
+@click.pass_obj
+def release(shop: Shop, key: str) -> int:
+    """Give back what is held under a key."""
+    call = partial(shop.client.release, key, timeout=shop.timeout)
+    return shop.once(["release", key], key, call, partial(_reserved, shop))
+
+
+def _reserved(shop: Shop, found: Reservation) -> int:
+    answer = asdict(found) | {"outcome": f"RESERVATION_OUTCOME_{found.outcome.name}"}
+    text = plain(found.message) + "; an earlier call did it" * found.replayed
+    if found.outcome is ReservationOutcome.HELD:
+        until = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(found.until_ms // 1000))
+        text += f"\nheld until {until} under the key {plain(found.key)}"
+    elif found.outcome is ReservationOutcome.BOUGHT:
+        text += f" (purchase {found.number})"
+    return shop.show(answer, text, DONE if found.success else REFUSED)
 
 
 @cli.command("help")

@@ -5,10 +5,11 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+import grpc
 from grpc import StatusCode as Code
 
 from quire_client._attempts import GREETED, PURCHASE, READ, WRITE, Caller, of_kind, run, whole
-from quire_client._connections import AsyncConnections, BlockingConnections, Connections, Target, Tls
+from quire_client._connections import AsyncConnections, BlockingConnections, Connections, Lane, Target, Tls
 from quire_client._faults import OutcomeUnknown, Refused
 from quire_client._values import (
     AnotherVersion,
@@ -22,6 +23,8 @@ from quire_client._values import (
     NoSuchKey,
     NotBought,
     PriceChange,
+    Receipt,
+    Reservation,
     Topic,
     Unknown,
     Written,
@@ -39,6 +42,8 @@ PAGE_SIZE = 1_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
 
 
 class _Calls:
@@ -90,17 +95,67 @@ class ShopperCalls(_Calls):
         purchase gives that purchase's outcome and buys nothing.
         """
         key = os.urandom(16).hex() if key is None else key
-        name = of_kind("key", key, str).encode()
-        if not 1 <= len(name) <= KEY_BYTES_MAX:
-            raise ValueError(f"the idempotency key has {len(name)} bytes; it must have 1 to {KEY_BYTES_MAX}")
         request = shop_wire.ItemNumberRequest(
-            id=whole("id", id, 1, INT32_MAX), quantity=whole("quantity", quantity, 1, INT32_MAX), idempotency_key=name
+            id=whole("id", id, 1, INT32_MAX),
+            quantity=whole("quantity", quantity, 1, INT32_MAX),
+            idempotency_key=_key(key),
         )
+        reply = await self._once(key, lambda lane: lane.shop.Buy, request, timeout)
+        return reply if isinstance(reply, Unknown) else outcome(reply, key)
+
+    async def receipt(self, number: int, key: str, *, timeout: float | None = None) -> Receipt | None:
+        """Give the receipt of a purchase that was made with the key; none if there is no such purchase."""
+        request = shop_wire.ReceiptRequest(number=whole("number", number, 1, INT64_MAX), idempotency_key=_key(key))
+        reply = await self.caller.ask(READ, lambda lane: lane.shop.Receipt, request, timeout)
+        return Receipt(reply.receipt, reply.log_key) if reply.success else None
+
+    async def reserve(
+        self,
+        id: int,
+        quantity: int = 1,
+        *,
+        seconds: int | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Reservation | Unknown:
+        """Hold copies of a book for some seconds, 900 if it is none; then confirm or release them by the key.
+
+        The key names the reservation as that of `buy` names a purchase.
+        """
+        key = os.urandom(16).hex() if key is None else key
+        request = shop_wire.ReserveRequest(
+            id=whole("id", id, 1, INT32_MAX),
+            quantity=whole("quantity", quantity, 1, INT32_MAX),
+            idempotency_key=_key(key),
+            seconds=None if seconds is None else whole("seconds", seconds, 1, INT32_MAX),
+        )
+        reply = await self._once(key, lambda lane: lane.shop.Reserve, request, timeout)
+        return reply if isinstance(reply, Unknown) else Reservation.from_wire(reply, key)
+
+    async def confirm(self, key: str, *, timeout: float | None = None) -> Reservation | Unknown:
+        """Buy what a reservation holds, once, at the price of now."""
+        request = shop_wire.ReservationRequest(idempotency_key=_key(key))
+        reply = await self._once(key, lambda lane: lane.shop.Confirm, request, timeout)
+        return reply if isinstance(reply, Unknown) else Reservation.from_wire(reply, key)
+
+    async def release(self, key: str, *, timeout: float | None = None) -> Reservation | Unknown:
+        """Give back what a reservation holds."""
+        request = shop_wire.ReservationRequest(idempotency_key=_key(key))
+        reply = await self._once(key, lambda lane: lane.shop.Release, request, timeout)
+        return reply if isinstance(reply, Unknown) else Reservation.from_wire(reply, key)
+
+    async def _once(
+        self,
+        key: str,
+        select: "Callable[[Lane], grpc.UnaryUnaryMultiCallable[Request, Reply]]",
+        request: Request,
+        timeout: float | None,
+    ) -> Reply | Unknown:
+        """Send what has a key."""
         try:
-            reply = await self.caller.ask(PURCHASE, lambda lane: lane.shop.Buy, request, timeout)
+            return await self.caller.ask(PURCHASE, select, request, timeout)
         except OutcomeUnknown as fault:
             return Unknown(key, fault.code, fault.message)
-        return outcome(reply, key)
 
     async def create(
         self, key: bytes, value: bytes, *, ttl: float | None = None, timeout: float | None = None
@@ -349,6 +404,10 @@ class Client(_Blocking):
     topics = _iterating(ShopperCalls.topics)
     lookup = _blocking(ShopperCalls.lookup)
     buy = _blocking(ShopperCalls.buy)
+    receipt = _blocking(ShopperCalls.receipt)
+    reserve = _blocking(ShopperCalls.reserve)
+    confirm = _blocking(ShopperCalls.confirm)
+    release = _blocking(ShopperCalls.release)
     create = _blocking(ShopperCalls.create)
     put = _blocking(ShopperCalls.put)
     get = _blocking(ShopperCalls.get)
@@ -381,6 +440,13 @@ class Operator(_Blocking):
     update_price = _blocking(OperatorCalls.update_price)
     log = _iterating(OperatorCalls.log)
     tail_log = _iterating(OperatorCalls.tail_log)
+
+
+def _key(key: str) -> bytes:
+    name = of_kind("key", key, str).encode()
+    if not 1 <= len(name) <= KEY_BYTES_MAX:
+        raise ValueError(f"the idempotency key has {len(name)} bytes; it must have 1 to {KEY_BYTES_MAX}")
+    return name
 
 
 def _entry(key: bytes, value: bytes) -> dict[str, bytes]:

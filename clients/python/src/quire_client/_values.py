@@ -13,13 +13,14 @@ from quire_wire import kv_pb2 as kv_wire
 
 
 class Book(NamedTuple):
-    """A book, and how many copies can be bought. A tuple, because a page has a thousand of them."""
+    """A book, how many copies can be bought, and how many are held. A tuple, because a page has a thousand of them."""
 
     id: int
     title: str
     topic: str
     stock: int
     price_cents: int
+    held: int = 0
 
     @classmethod
     def from_wire(cls, book: shop_wire.Book) -> "Book":
@@ -27,7 +28,7 @@ class Book(NamedTuple):
         cents = book.price_cents
         if not cents and math.isfinite(book.price):
             cents = round(book.price * 100)
-        return cls(book.id, book.title, book.topic, book.stock, cents)
+        return cls(book.id, book.title, book.topic, book.stock, cents, book.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class NoSuchBook(NotBought):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It is not known if the copies were bought. Buy again with this key to learn it; nothing is bought twice."""
+    """It is not known if the call was done. Call again with this key to learn it; nothing is done twice."""
 
     key: str
     code: StatusCode
@@ -98,6 +99,66 @@ def outcome(reply: shop_wire.BuyBookReply, key: str) -> Bought | NotBought:
     if reply.success:
         return Bought(key, reply.replayed, reply.message, left, reply.purchase_number)
     return _REFUSALS.get(reply.outcome, NotBought)(key, reply.replayed, reply.message, left)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A proof that the shop's log has a purchase, and the log's public key as the server gives it."""
+
+    text: str
+    log_key: str
+
+
+class ReservationOutcome(StrEnum):
+    """The state of a reservation after a call, or why nothing is held."""
+
+    UNSPECIFIED = "unspecified"
+    HELD = "held"
+    BOUGHT = "bought"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    SOLD_OUT = "sold_out"
+    TOO_FEW = "too_few"
+    NO_SUCH_BOOK = "no_such_book"
+    NO_SUCH_RESERVATION = "no_such_reservation"
+
+
+_RESERVATION_OUTCOMES = dict(enumerate(ReservationOutcome))
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Copies that are or were held, or why they are not. `number` is that of the log's entry, 0 if there is none."""
+
+    outcome: ReservationOutcome
+    success: bool
+    """Whether the call did what it is for, now or when it was sent first."""
+    message: str
+    key: str
+    replayed: bool
+    """Whether an earlier call with the same key brought it there, or time did."""
+    id: int
+    quantity: int
+    number: int
+    stock_left: int | None
+    until_ms: int
+    """When the copies are given back by themselves, in milliseconds since 1970; 0 if there is no reservation."""
+
+    @classmethod
+    def from_wire(cls, reply: shop_wire.ReservationReply, key: str) -> "Reservation":
+        """Read a reply."""
+        return cls(
+            _RESERVATION_OUTCOMES.get(reply.outcome, ReservationOutcome.UNSPECIFIED),
+            reply.success,
+            reply.message,
+            key,
+            reply.replayed,
+            reply.id,
+            reply.quantity,
+            reply.number,
+            reply.stock_left if reply.HasField("stock_left") else None,
+            reply.until_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +252,10 @@ class LogEntryKind(StrEnum):
     ADJUSTED = "adjusted"
     REMOVED = "removed"
     EDITED = "edited"
+    DELISTED = "delisted"
+    LISTED = "listed"
+    RESERVED = "reserved"
+    RELEASED = "released"
 
 
 _LOG_KINDS = dict(enumerate(LogEntryKind))

@@ -16,6 +16,7 @@ import {
   Fault,
   OutcomeUnknown,
   Refused,
+  type Reservation,
   connect,
   decimal,
   randomKey,
@@ -24,6 +25,12 @@ import { Unreachable, reason } from "../faults.js";
 
 /** Exit codes, from the best to the worst: several commands end with the highest of theirs. */
 const EXIT = { done: 0, refused: 1, usage: 2, unreachable: 3, unknown: 4 } as const;
+const DONE: Partial<Record<string, string>> = {
+  buy: "bought",
+  reserve: "reserved",
+  confirm: "confirmed",
+  release: "released",
+};
 const RETRIES_MAX = 1_000_000;
 const HISTORY = join(
   process.env["XDG_STATE_HOME"] ?? join(homedir(), ".local", "state"),
@@ -36,8 +43,8 @@ const ABOUT = `Buys books of a Quire server, and asks what it has.
 ADDRESS is HOST:PORT, a host, :PORT, http://… or https://…, or several with commas between; ${USUAL_ADDRESS} if absent.
 Without a command: a prompt on a terminal, else commands from standard input, one a line.`;
 const CODES = `
-Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
-unknown. Commands from standard input end with the highest of theirs.`;
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase or a
+reservation is unknown. Commands from standard input end with the highest of theirs.`;
 
 interface Flags {
   json?: true;
@@ -67,7 +74,7 @@ async function main(): Promise<void> {
   program.option("--json", "print each answer as one line of JSON");
   program.option("--timeout <time>", "longest time for a call, as 500ms, 5s or 2min", milliseconds);
   program.option("--retries <times>", "how often to send again; 3 if absent", (text) => whole(text, 0, RETRIES_MAX));
-  program.option("--key <text>", "makes a purchase happen once; random if absent", keyOf);
+  program.option("--key <text>", "makes a purchase or a reservation happen once; random if absent", keyOf);
   program.addOption(new Option("--token <token>", "for a server that asks for one").env("QUIRE_TOKEN"));
   program.option("--ca <file>", "certificates in PEM to trust, instead of the system's");
   program.option("--certificate <file>", "certificate in PEM to show to the server");
@@ -184,6 +191,15 @@ function commands(shop: Shop | undefined): Command {
   add("buy", "buys one copy, or as many as you say", buy)
     .argument("<id>", "", idOf)
     .argument("[quantity]", "", idOf, 1);
+  add("receipt", "the receipt of a purchase that was made with a key", receipt)
+    .argument("<number>", "", (text) => whole(text, 1, Number.MAX_SAFE_INTEGER))
+    .argument("<key>", "", keyOf);
+  add("reserve", "holds copies, for 900 seconds if you name none", reserve)
+    .argument("<id>", "", idOf)
+    .argument("[quantity]", "", idOf, 1)
+    .argument("[seconds]", "", idOf);
+  add("confirm", "buys what is held under a key", confirm).argument("<key>", "", keyOf);
+  add("release", "gives back what is held under a key", release).argument("<key>", "", keyOf);
   inner.helpCommand(false);
   add("help", "this list", () => {
     process.stdout.write(listed());
@@ -240,7 +256,7 @@ async function buy(shop: Shop, id: number, quantity: number): Promise<number> {
   const key = shop.flags.key ?? randomKey();
   try {
     const bought = await shop.client.buy(id, { quantity, key, signal: stop.signal });
-    if (bought.outcome === "unknown") return unknown(shop, bought.code, key, id, quantity);
+    if (bought.outcome === "unknown") return unknown(shop, bought.code, key, ["buy", ...copies(id, quantity)]);
     const { message, outcome, replayed } = bought;
     const success = outcome === "bought";
     const answer = {
@@ -260,27 +276,66 @@ async function buy(shop: Shop, id: number, quantity: number): Promise<number> {
   }
 }
 
-/** Says how to ask for the outcome of a purchase. */
-function unknown(shop: Shop, status: Code, key: string, id: number, quantity: number): number {
+async function receipt(shop: Shop, number: number, key: string): Promise<number> {
+  const found = await shop.client.receipt(BigInt(number), key, { signal: stop.signal });
+  if (found) {
+    const answer = { success: true, message: "", receipt: found.text, log_key: found.logKey };
+    return show(shop, answer, found.text.replace(/\n$/, "").split("\n").map(plain).join("\n"));
+  }
+  const message = `there is no purchase ${String(number)} with this key`;
+  return show(shop, { success: false, message, receipt: null, log_key: null }, message, EXIT.refused);
+}
+
+async function reserve(shop: Shop, id: number, quantity: number, seconds?: number): Promise<number> {
+  const key = shop.flags.key ?? randomKey();
+  const call = shop.client.reserve(id, { quantity, seconds, key, signal: stop.signal });
+  return reserved(shop, key, ["reserve", ...copies(id, quantity, seconds)], call);
+}
+
+async function confirm(shop: Shop, key: string): Promise<number> {
+  return reserved(shop, key, ["confirm", key], shop.client.confirm(key, { signal: stop.signal }));
+}
+
+async function release(shop: Shop, key: string): Promise<number> {
+  return reserved(shop, key, ["release", key], shop.client.release(key, { signal: stop.signal }));
+}
+
+async function reserved(shop: Shop, key: string, words: string[], call: Promise<Reservation>): Promise<number> {
+  try {
+    const done = await call;
+    if (done.outcome === "unknown") return unknown(shop, done.code, key, words);
+    const { success, message, outcome, id, quantity, number, replayed, stockLeft, until } = done;
+    const state = { id, quantity, number, replayed, stock_left: stockLeft ?? null, until_ms: until?.getTime() ?? 0 };
+    const answer = { success, message, key, outcome: `RESERVATION_OUTCOME_${outcome.toUpperCase()}`, ...state };
+    const bought = outcome === "bought" ? ` (purchase ${number.toString()})` : "";
+    const again = replayed ? "; an earlier call did it" : "";
+    const held = outcome === "held" ? `\nheld until ${until?.toUTCString() ?? "?"} under the key ${plain(key)}` : "";
+    return show(shop, answer, plain(message) + bought + again + held, success ? EXIT.done : EXIT.refused);
+  } catch (error) {
+    return failed(shop, error, { key });
+  }
+}
+
+/** The arguments of a purchase or a reservation, without what is usual. */
+function copies(id: number, quantity: number, seconds?: number): string[] {
+  if (seconds !== undefined) return [id, quantity, seconds].map(String);
+  return (quantity === 1 ? [id] : [id, quantity]).map(String);
+}
+
+/** Says how to ask for the outcome of a command. */
+function unknown(shop: Shop, status: Code, key: string, asked: readonly string[]): number {
   const { json, ca, certificate, keyFile } = shop.flags;
   const files = Object.entries({ "--ca": ca, "--certificate": certificate, "--key-file": keyFile });
   const again = [
     ...(json ? ["--json"] : []),
     ...files.flatMap(([flag, file]) => (file === undefined ? [] : [flag, file])),
   ];
-  const words = [
-    "quire-client",
-    "--key",
-    key,
-    ...again,
-    shop.address,
-    "buy",
-    String(id),
-    ...(quantity === 1 ? [] : [String(quantity)]),
-  ];
-  const command = words.map(quoted).join(" ");
-  const message = `it is not known whether book ${String(id)} was bought: ${reason(status)}`;
-  const text = `${message}\nthis asks for its outcome and buys nothing twice:\n    ${plain(command)}`;
+  const [name = "", subject = ""] = asked;
+  const named = name === "buy" || name === "reserve" ? ["--key", key] : [];
+  const command = ["quire-client", ...named, ...again, shop.address, ...asked].map(quoted).join(" ");
+  const what = `${named.length > 0 ? "book" : "the reservation"} ${plain(subject)} was ${DONE[name] ?? "done"}`;
+  const message = `it is not known whether ${what}: ${reason(status)}`;
+  const text = `${message}\nthis asks for its outcome and does nothing twice:\n    ${plain(command)}`;
   return show(shop, { success: false, message, key, command, outcome: "UNKNOWN", status }, text, EXIT.unknown, true);
 }
 
@@ -318,8 +373,8 @@ function line({ id, title, topic, stock, priceCents }: Book): string {
   return `${String(id).padStart(10)}  ${decimal(priceCents).padStart(9)}  ${String(stock).padStart(6)} left  ${plain(title)} (${plain(topic)})`;
 }
 
-function wire({ id, title, topic, stock, priceCents }: Book): object {
-  return { id, title, topic, stock, price_cents: priceCents };
+function wire({ id, title, topic, stock, held, priceCents }: Book): object {
+  return { id, title, topic, stock, held, price_cents: priceCents };
 }
 
 function whole(text: string, least: number, most: number): number {
