@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use quire_client::{Book, Cents, Created, Deleted, Entry, Error, Event, Items, Key, LogEntry, Order, Outcome, Updated};
+use quire_client::{
+    Book, Cents, Created, Deleted, Entry, Error, Event, Items, Key, LogEntry, Order, Outcome, Reservation, Reserved,
+    Updated,
+};
 use serde_json::{Value, json};
 
 use crate::Driver;
@@ -79,11 +82,7 @@ async fn shop(driver: &Driver, call: &str, request: &Value) -> Result<Value, Err
         }
         "lookup" => json!({ "book": client.lookup(needed(request, "id")?).await?.as_ref().map(book) }),
         "buy" => {
-            let mut order = Order::of(needed(request, "id")?).quantity(number(request, "quantity")?.unwrap_or(1));
-            if !request["key"].is_null() {
-                order = order.key(Key::new(text(request, "key")?)?);
-            }
-            let purchase = client.buy(order).await?;
+            let purchase = client.buy(order(request)?).await?;
             let mut answer = json!({ "key": purchase.key.as_str(), "replayed": purchase.is_replay });
             if let Some(left) = purchase.stock_left {
                 answer["stock_left"] = left.into();
@@ -102,12 +101,62 @@ async fn shop(driver: &Driver, call: &str, request: &Value) -> Result<Value, Err
             .into();
             answer
         }
+        "receipt" => {
+            let found = client.receipt(needed(request, "number")?, &key(request)?).await?;
+            let (receipt, log_key) = found.map(|found| (found.text, found.log_key)).unzip();
+            json!({ "receipt": receipt, "log_key": log_key })
+        }
+        "reserve" => {
+            let time = number(request, "seconds")?.map(Duration::from_secs);
+            reservation(&client.reserve(order(request)?, time).await?)
+        }
+        "confirm" => reservation(&client.confirm(&key(request)?).await?),
+        "release" => reservation(&client.release(&key(request)?).await?),
         _ => return Err(Error::Argument(format!("there is no call '{call}'"))),
     })
 }
 
+fn key(request: &Value) -> Result<Key, Error> {
+    Key::new(text(request, "key")?)
+}
+
+fn order(request: &Value) -> Result<Order, Error> {
+    let order = Order::of(needed(request, "id")?).quantity(number(request, "quantity")?.unwrap_or(1));
+    Ok(if request["key"].is_null() { order } else { order.key(key(request)?) })
+}
+
+fn reservation(reservation: &Reservation) -> Value {
+    let outcome = match reservation.outcome {
+        Reserved::Held => "held",
+        Reserved::Bought => "bought",
+        Reserved::Released => "released",
+        Reserved::Expired => "expired",
+        Reserved::SoldOut => "sold_out",
+        Reserved::TooFew => "too_few",
+        Reserved::NoSuchBook => "no_such_book",
+        Reserved::NoSuchReservation => "no_such_reservation",
+        Reserved::Unknown(_) => "unknown",
+        _ => "unspecified",
+    };
+    let mut answer = json!({ "outcome": outcome, "key": reservation.key.as_str(), "replayed": reservation.is_replay });
+    let numbers = [
+        ("id", reservation.id.into()),
+        ("quantity", reservation.quantity.into()),
+        ("number", reservation.number),
+        ("until_ms", reservation.until_ms),
+    ];
+    for (name, number) in numbers.into_iter().filter(|(_, number)| *number != 0) {
+        answer[name] = number.into();
+    }
+    if let Some(left) = reservation.stock_left {
+        answer["stock_left"] = left.into();
+    }
+    answer
+}
+
 fn book(book: &Book) -> Value {
     json!({
+        "held": book.held,
         "id": book.id,
         "price_cents": book.price.0,
         "stock": book.stock,

@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 
 pub(crate) const READ: Plan = Plan { kind: Kind::Read, timeout: Some(Duration::from_secs(5)) };
 /// A quarter of the timeout exceeds the 5 s that the server waits for a locked file.
-pub(crate) const PURCHASE: Plan = Plan { kind: Kind::Keyed, timeout: Some(Duration::from_secs(30)) };
+const PURCHASE: Plan = Plan { kind: Kind::Keyed, timeout: Some(Duration::from_secs(30)) };
 pub(crate) const WRITE: Plan = Plan { kind: Kind::Write, timeout: Some(Duration::from_secs(5)) };
 pub(crate) const WATCH: Plan = Plan { kind: Kind::Read, timeout: None };
 
@@ -93,7 +93,7 @@ fn is_undone(status: &Status) -> bool {
 
 /// Repeats a call until the store answers, as plan and terms allow. `in_doubt` is true while the server may have
 /// executed it.
-pub(crate) async fn ask_noting<'a, A, F>(
+async fn ask_noting<'a, A, F>(
     lanes: &'a Lanes,
     terms: &Terms,
     plan: Plan,
@@ -149,6 +149,23 @@ where
         }
         pause = (pause * 2).min(PAUSE_MAX);
         now = Instant::now();
+    }
+}
+
+/// Like [`ask_noting`], for a call that its key makes happen once. The inner fault is why its outcome is unknown.
+pub(crate) async fn once<'a, A, F>(
+    lanes: &'a Lanes,
+    terms: &Terms,
+    in_doubt: &AtomicBool,
+    call: impl Fn(&'a Lane, Option<Instant>) -> F,
+) -> Result<Result<A, Fault>, Error>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    match ask_noting(lanes, terms, PURCHASE, in_doubt, call).await {
+        Ok(reply) => Ok(Ok(reply)),
+        Err(Error::OutcomeUnknown(fault)) => Ok(Err(fault)),
+        Err(error) => Err(error),
     }
 }
 

@@ -8,16 +8,16 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    attempts::{PURCHASE, READ, Terms, ask, ask_noting, within},
+    attempts::{READ, Terms, ask, once, within},
     error::Error,
     items::Items,
     key::Key,
     lanes::Lanes,
-    purchase::{Order, Purchase},
+    purchase::{Order, Purchase, Receipt},
     store::{Book, check_id},
     wire::bookstore::{
         BookInfoReply, BookListReply, BookTopicRequest, HelloRequest, ItemNumberRequest, ListTopicsReply,
-        ListTopicsRequest, Topic,
+        ListTopicsRequest, ReceiptReply, ReceiptRequest, Topic,
     },
 };
 
@@ -152,13 +152,21 @@ impl Client {
             quantity: Some(order.quantity),
             idempotency_key: key.as_str().to_owned().into(),
         };
-        match ask_noting(&self.lanes, &self.terms, PURCHASE, in_doubt, |lane, by| lane.store.buy(within(request(), by)))
-            .await
-        {
-            Ok(reply) => Ok(Purchase::new(key, reply)),
-            Err(Error::OutcomeUnknown(fault)) => Ok(Purchase::unknown(key, fault)),
-            Err(error) => Err(error),
+        let answer = once(&self.lanes, &self.terms, in_doubt, |lane, by| lane.store.buy(within(request(), by))).await?;
+        Ok(Purchase::new(key, answer))
+    }
+
+    /// The receipt of the purchase with this number and key, if there is one.
+    pub async fn receipt(&self, number: i64, key: &Key) -> Result<Option<Receipt>, Error> {
+        self.receipt_reply(number, key).await.map(Receipt::of)
+    }
+
+    pub(crate) async fn receipt_reply(&self, number: i64, key: &Key) -> Result<ReceiptReply, Error> {
+        if number < 1 {
+            return Err(Error::Argument(format!("number is {number}; it must be a whole number from 1")));
         }
+        let request = || ReceiptRequest { number, idempotency_key: key.as_str().to_owned().into() };
+        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.receipt(within(request(), by))).await
     }
 
     /// The page size in the form of requests.

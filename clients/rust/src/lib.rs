@@ -13,6 +13,7 @@ mod key;
 mod lanes;
 mod operator;
 mod purchase;
+mod reservation;
 mod store;
 mod values;
 pub mod wire;
@@ -24,8 +25,9 @@ pub use error::{Error, Fault};
 pub use items::Items;
 pub use key::Key;
 pub use operator::{Operator, PriceChange};
-pub use purchase::{Order, Outcome, Purchase};
+pub use purchase::{Order, Outcome, Purchase, Receipt};
 pub use quire_rpc::Code;
+pub use reservation::{Reservation, Reserved};
 pub use store::{Book, Cents};
 pub use values::{Created, Deleted, Entry, Event, Updated, Value};
 

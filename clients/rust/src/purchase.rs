@@ -1,10 +1,10 @@
-//! Orders and their outcomes.
+//! Orders, their outcomes and their receipts.
 
 use crate::{
     error::{Error, Fault},
     key::Key,
     store::check_id,
-    wire::bookstore::{BuyBookReply, BuyOutcome},
+    wire::bookstore::{BuyBookReply, BuyOutcome, ReceiptReply},
 };
 
 /// An order. A book's id alone is an order of one copy.
@@ -91,8 +91,29 @@ pub enum Outcome {
     Unknown(Fault),
 }
 
+/// Proof that the log has a purchase, which anyone can check without the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The proof, in the form of c2sp.org/tlog-proof.
+    pub text: String,
+    /// The log's public key now, in the form of c2sp.org/signed-note. It proves something only if the reader has it from
+    /// elsewhere as well.
+    pub log_key: String,
+}
+
+impl Receipt {
+    pub(crate) fn of(reply: ReceiptReply) -> Option<Self> {
+        reply.success.then_some(Self { text: reply.receipt, log_key: reply.log_key })
+    }
+}
+
 impl Purchase {
-    pub(crate) fn new(key: Key, reply: BuyBookReply) -> Self {
+    pub(crate) fn new(key: Key, answer: Result<BuyBookReply, Fault>) -> Self {
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(fault) => return Self::unknown(key, fault),
+        };
         let outcome = match reply.outcome() {
             _ if reply.success => Outcome::Bought { number: reply.purchase_number },
             BuyOutcome::SoldOut => Outcome::SoldOut,
@@ -111,7 +132,7 @@ impl Purchase {
         }
     }
 
-    pub(crate) fn unknown(key: Key, fault: Fault) -> Self {
+    fn unknown(key: Key, fault: Fault) -> Self {
         let message = fault.to_string();
         Self {
             outcome: Outcome::Unknown(fault),

@@ -26,8 +26,10 @@ pub struct Book {
     pub title: String,
     /// The topic.
     pub topic: String,
-    /// Copies in stock.
+    /// Copies that can be bought.
     pub stock: i32,
+    /// Copies that reservations hold; they are not in `stock`.
+    pub held: i32,
     /// The price of a copy.
     pub price: Cents,
     /// False for a book that shoppers neither find nor buy.
@@ -44,6 +46,7 @@ impl From<wire::Book> for Book {
             title: book.title,
             topic: book.topic,
             stock: book.stock,
+            held: book.held,
             price: Cents(price),
             listed: !book.delisted,
         }

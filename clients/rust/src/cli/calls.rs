@@ -16,7 +16,10 @@ use super::{
     connection::Connection,
     fault::{Exit, complain, fault_json, fault_text, quoted},
 };
-use crate::{Book, Client, Error, Fault, Key, Order, Outcome, Purchase, wire::bookstore::ListTopicsRequest};
+use crate::{
+    Book, Client, Error, Fault, Key, Order, Outcome, Purchase, Reservation, Reserved,
+    wire::bookstore::ListTopicsRequest,
+};
 
 /// Time limit of a command that only reads.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,6 +48,19 @@ pub(super) struct Answer {
     is_fault: bool,
     text: String,
     json: Value,
+}
+
+/// A call whose outcome may be unknown, as text.
+struct Doubt {
+    /// In doubt, as in "book 7 was bought".
+    what: String,
+    noun: &'static str,
+    /// As in "buys nothing twice".
+    verb: &'static str,
+    /// The key, unless the command has it as an argument.
+    flags: Vec<String>,
+    /// The command and its arguments.
+    words: Vec<String>,
 }
 
 impl Answer {
@@ -96,6 +112,10 @@ impl Calls {
         let call = async {
             match command {
                 Command::Buy { id, quantity } => Ok(self.buy(*id, *quantity).await),
+                Command::Reserve { id, quantity, seconds } => Ok(self.reserve(*id, *quantity, *seconds).await),
+                Command::Confirm { key } => Ok(self.settle(key, true).await),
+                Command::Release { key } => Ok(self.settle(key, false).await),
+                Command::Receipt { number, key } => receipt(&client, *number, key).await,
                 Command::Topics { text } => self.topics(&client, &text.join(" ")).await,
                 Command::Search { topic } => self.search(&client, &topic.join(" ")).await,
                 Command::Lookup { id } => self.lookup(&client, *id).await,
@@ -103,10 +123,11 @@ impl Calls {
             }
         };
         let interrupted = || Err(Error::Unreachable(interrupted()));
-        let done = if matches!(command, Command::Buy { .. }) {
-            call.await
-        } else {
-            self.unless_interrupted(call).await.unwrap_or_else(interrupted)
+        let done = match command {
+            Command::Buy { .. } | Command::Reserve { .. } | Command::Confirm { .. } | Command::Release { .. } => {
+                call.await
+            }
+            _ => self.unless_interrupted(call).await.unwrap_or_else(interrupted),
         };
         done.unwrap_or_else(|error| Answer::fault(&error, &fault_text(&error, &self.address)))
     }
@@ -177,9 +198,63 @@ impl Calls {
         let key = self.key.clone().unwrap_or_else(Key::random);
         let in_doubt = AtomicBool::new(false);
         let order = Order::of(id).quantity(quantity).key(key.clone());
-        let error = match self.unless_interrupted(self.client.buy_noting(order, &in_doubt)).await {
-            Some(Ok(Purchase { outcome: Outcome::Unknown(fault), .. })) => Error::OutcomeUnknown(fault),
-            Some(Ok(purchase)) => return bought(&purchase),
+        let call = async {
+            match self.client.buy_noting(order, &in_doubt).await? {
+                Purchase { outcome: Outcome::Unknown(fault), .. } => Err(Error::OutcomeUnknown(fault)),
+                purchase => Ok(bought(&purchase)),
+            }
+        };
+        let mut words = vec!["buy".to_owned(), id.to_string()];
+        words.extend((quantity != 1).then(|| quantity.to_string()));
+        let doubt = Doubt {
+            what: format!("book {id} was bought"),
+            noun: "purchase",
+            verb: "buys",
+            flags: flagged(&key),
+            words,
+        };
+        self.once(call, &in_doubt, &key, doubt).await
+    }
+
+    async fn reserve(&self, id: i32, quantity: i32, seconds: Option<u64>) -> Answer {
+        let key = self.key.clone().unwrap_or_else(Key::random);
+        let in_doubt = AtomicBool::new(false);
+        let order = Order::of(id).quantity(quantity).key(key.clone());
+        let time = seconds.map(Duration::from_secs);
+        let call = async { reserved(&self.client.reserve_noting(order, time, &in_doubt).await?) };
+        let mut words = vec!["reserve".to_owned(), id.to_string()];
+        words.extend((quantity != 1 || seconds.is_some()).then(|| quantity.to_string()));
+        words.extend(seconds.map(|seconds| seconds.to_string()));
+        let doubt = Doubt {
+            what: format!("book {id} was reserved"),
+            noun: "reservation",
+            verb: "reserves",
+            flags: flagged(&key),
+            words,
+        };
+        self.once(call, &in_doubt, &key, doubt).await
+    }
+
+    /// Confirms or releases a reservation.
+    async fn settle(&self, key: &Key, is_bought: bool) -> Answer {
+        let in_doubt = AtomicBool::new(false);
+        let call = async { reserved(&self.client.settle_noting(key, is_bought, &in_doubt).await?) };
+        let (command, verb) = if is_bought { ("confirm", "buys") } else { ("release", "releases") };
+        let what = format!("the reservation was {command}{}", if is_bought { "ed" } else { "d" });
+        let words = vec![command.to_owned(), key.as_str().to_owned()];
+        self.once(call, &in_doubt, key, Doubt { what, noun: "reservation", verb, flags: Vec::new(), words }).await
+    }
+
+    /// Answer to a call that its key makes happen once; if its outcome is unknown, with the command that repeats it.
+    async fn once(
+        &self,
+        call: impl Future<Output = Result<Answer, Error>>,
+        in_doubt: &AtomicBool,
+        key: &Key,
+        doubt: Doubt,
+    ) -> Answer {
+        let error = match self.unless_interrupted(call).await {
+            Some(Ok(answer)) => return answer,
             Some(Err(error)) => error,
             None if in_doubt.load(Ordering::Relaxed) => Error::OutcomeUnknown(interrupted()),
             None => Error::Unreachable(interrupted()),
@@ -187,10 +262,11 @@ impl Calls {
         let text = fault_text(&error, &self.address);
         let mut answer = Answer::fault(&error, &text);
         if answer.exit == Exit::Unknown {
-            let command = self.command_again(&key, id, quantity);
+            let command = self.command_again(&doubt.flags, &doubt.words);
+            let Doubt { what, noun, verb, .. } = doubt;
             answer.text = format!(
-                "it is not known whether book {id} was bought: {}\n\
-                 the purchase has the key {}; this asks for its outcome and buys nothing twice:\n    {command}",
+                "it is not known whether {what}: {}\n\
+                 the {noun} has the key {}; this asks for its outcome and {verb} nothing twice:\n    {command}",
                 answer.text,
                 screen::line(key.as_str()),
             );
@@ -201,17 +277,16 @@ impl Calls {
         answer
     }
 
-    /// Complete command line that repeats the purchase.
-    fn command_again(&self, key: &Key, id: i32, quantity: i32) -> String {
-        let (id, quantity, flags) = (id.to_string(), quantity.to_string(), self.connection.flags());
-        let words = ["--key", key.as_str()].into_iter().chain(flags.iter().map(String::as_str));
-        let words = words.chain([self.address.as_str(), "buy", &id]);
-        format!("{} {}", self.program, quoted(words.chain((quantity != "1").then_some(quantity.as_str()))))
+    /// Complete command line that repeats `words`, with these flags before those of the connection.
+    fn command_again(&self, flags: &[String], words: &[String]) -> String {
+        let (connection, address) = (self.connection.flags(), [self.address.clone()]);
+        let all = [flags, &connection, &address, words].concat();
+        format!("{} {}", self.program, quoted(all.iter().map(String::as_str)))
     }
 
     /// Completions of `typed` as the argument of a command. Topics are fetched once.
     pub(super) async fn complete(&self, command: &str, typed: &str) -> Vec<String> {
-        let wants_id = matches!(command, "lookup" | "buy");
+        let wants_id = matches!(command, "lookup" | "buy" | "reserve");
         if !wants_id && !matches!(command, "search" | "topics") {
             return Vec::new();
         }
@@ -231,6 +306,10 @@ impl Calls {
         let room = KNOWN_MAX.saturating_sub(known.len());
         known.extend(words.take(room));
     }
+}
+
+fn flagged(key: &Key) -> Vec<String> {
+    vec!["--key".to_owned(), key.as_str().to_owned()]
 }
 
 fn interrupted() -> Fault {
@@ -262,8 +341,46 @@ fn bought(purchase: &Purchase) -> Answer {
     Answer::of(success, format!("{}{numbered}{replayed}", screen::line(&purchase.message)), json)
 }
 
+fn reserved(reservation: &Reservation) -> Result<Answer, Error> {
+    if let Reserved::Unknown(fault) = &reservation.outcome {
+        return Err(Error::OutcomeUnknown(fault.clone()));
+    }
+    let key = reservation.key.as_str();
+    let json = json!({
+        "id": reservation.id,
+        "key": key,
+        "message": reservation.message,
+        "number": reservation.number,
+        "outcome": reservation.named.as_str_name(),
+        "quantity": reservation.quantity,
+        "replayed": reservation.is_replay,
+        "stock_left": reservation.stock_left,
+        "success": reservation.success,
+        "until_ms": reservation.until_ms,
+    });
+    let held =
+        if reservation.outcome == Reserved::Held { format!(" (key {})", screen::line(key)) } else { String::new() };
+    let replayed = if reservation.is_replay { "; nothing was done again" } else { "" };
+    Ok(Answer::of(reservation.success, format!("{}{held}{replayed}", screen::line(&reservation.message)), json))
+}
+
+async fn receipt(client: &Client, number: i64, key: &Key) -> Result<Answer, Error> {
+    let reply = client.receipt_reply(number, key).await?;
+    let (receipt, log_key) = reply.success.then_some((&reply.receipt, &reply.log_key)).unzip();
+    let json = json!({ "log_key": log_key, "message": reply.message, "receipt": receipt, "success": reply.success });
+    let text = receipt.map_or_else(|| screen::line(&reply.message).into(), |text| screen::lines(text.trim_end()));
+    Ok(Answer::of(reply.success, text, json))
+}
+
 fn book_json(book: &Book) -> Value {
-    json!({ "id": book.id, "price_cents": book.price.0, "stock": book.stock, "title": book.title, "topic": book.topic })
+    json!({
+        "held": book.held,
+        "id": book.id,
+        "price_cents": book.price.0,
+        "stock": book.stock,
+        "title": book.title,
+        "topic": book.topic,
+    })
 }
 
 fn book_table(books: &[Book]) -> String {

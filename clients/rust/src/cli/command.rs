@@ -13,7 +13,7 @@ use crate::Key;
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) connection: Connection,
-    /// Key that makes a purchase happen once however often it is sent; random if absent
+    /// Key that makes a purchase or a reservation happen once however often it is sent; random if absent
     #[arg(long, value_name = "TEXT", value_parser = |text: &str| Key::new(text))]
     pub(super) key: Option<Key>,
     /// HOST:PORT, a host, :PORT, http://… or https://…, or several with commas between, 127.0.0.1:10086 if absent; then
@@ -61,6 +61,32 @@ pub(super) enum Command {
         id: i32,
         #[arg(default_value_t = 1, value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
         quantity: i32,
+    },
+    /// The receipt of the purchase with a <number> and a <key>; `quire receipt FILE` checks it
+    Receipt {
+        #[arg(value_parser = value_parser!(i64).range(1..), allow_negative_numbers = true)]
+        number: i64,
+        #[arg(value_parser = |text: &str| Key::new(text), allow_hyphen_values = true)]
+        key: Key,
+    },
+    /// Holds [quantity] copies of the book with an <id> for some [seconds]
+    Reserve {
+        #[arg(value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
+        id: i32,
+        #[arg(default_value_t = 1, value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
+        quantity: i32,
+        #[arg(value_parser = value_parser!(u64).range(1..), allow_negative_numbers = true)]
+        seconds: Option<u64>,
+    },
+    /// Buys what the reservation with a <key> holds
+    Confirm {
+        #[arg(value_parser = |text: &str| Key::new(text), allow_hyphen_values = true)]
+        key: Key,
+    },
+    /// Gives back what the reservation with a <key> holds
+    Release {
+        #[arg(value_parser = |text: &str| Key::new(text), allow_hyphen_values = true)]
+        key: Key,
     },
     /// This list
     #[command(visible_alias = "?")]
