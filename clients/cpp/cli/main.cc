@@ -45,8 +45,8 @@ constexpr double kDaySeconds = 86'400;
 constexpr auto kAbout =
     R"(Buys books of a Quire server, and asks what it has.
 Without a command: a prompt on a terminal, else commands from standard input, one a line.
-Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
-unknown. Commands from standard input end with the highest of theirs.)";
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome is unknown.
+Commands from standard input end with the highest of theirs.)";
 
 /// Ctrl-C ends the command that runs; without one, the program.
 class Interrupts {
@@ -96,6 +96,10 @@ struct Arguments {
   std::string address = "127.0.0.1:10086";
   std::int32_t id = 0;
   std::int32_t quantity = 1;
+  std::optional<std::int32_t> hold_seconds;
+  std::int64_t number = 0;
+  /// Of a reservation or a purchase, as an argument.
+  std::string named;
   Words text;
 };
 
@@ -126,11 +130,8 @@ Options options(const Arguments& arguments) {
 }
 
 json to_json(const Book& book) {
-  return {{"id", book.id},
-          {"price_cents", book.price_cents},
-          {"stock", book.stock},
-          {"title", book.title},
-          {"topic", book.topic}};
+  return {{"held", book.held},   {"id", book.id},       {"price_cents", book.price_cents},
+          {"stock", book.stock}, {"title", book.title}, {"topic", book.topic}};
 }
 
 std::string line(const Book& book) {
@@ -168,7 +169,8 @@ std::string quoted(const Words& words) {
 
 /// Completes the names of commands.
 char* candidate(const char* typed, int count) {
-  static constexpr std::array kNames = {"ping", "topics", "search", "lookup", "buy", "help", "exit"};
+  static constexpr std::array kNames = {"ping",    "topics",  "search",  "lookup", "buy", "receipt",
+                                        "reserve", "confirm", "release", "help",   "exit"};
   for (const auto* const name : kNames) {
     if (std::string_view(name).starts_with(typed) && count-- == 0) {
       return strdup(name);
@@ -198,7 +200,8 @@ class Session {
         ->check(CLI::Range(0.001, kDaySeconds));
     app.add_option("--retries", arguments_.retries, "how often to send again; 3 if absent")
         ->check(CLI::Range(0, kRetriesMax));
-    app.add_option("--key", arguments_.key, "makes a purchase happen once, 1 to 64 bytes; random if absent");
+    app.add_option("--key", arguments_.key,
+                   "makes a purchase or reservation happen once, 1 to 64 bytes; random if absent");
     app.add_option("--token", arguments_.token, "for a server that asks for one; better in QUIRE_TOKEN")
         ->envname("QUIRE_TOKEN");
     app.add_option("--ca", arguments_.ca, "certificates in PEM to trust, instead of the system's")
@@ -220,8 +223,18 @@ class Session {
     add("search", "books of a topic", &Session::search)->add_option("topic", arguments_.text)->required();
     add("lookup", "one book", &Session::lookup)->add_option("id", arguments_.id)->required()->check(number);
     auto* buy = add("buy", "buys one copy, or as many as you say", &Session::buy);
-    buy->add_option("id", arguments_.id)->required()->check(number);
-    buy->add_option("quantity", arguments_.quantity)->check(number);
+    auto* reserve = add("reserve", "holds one copy, or as many as you say, for some seconds", &Session::reserve);
+    for (auto* sub : {buy, reserve}) {
+      sub->add_option("id", arguments_.id)->required()->check(number);
+      sub->add_option("quantity", arguments_.quantity)->check(number);
+    }
+    reserve->add_option("seconds", arguments_.hold_seconds)->check(number);
+    auto* receipt = add("receipt", "the receipt of a purchase, for `quire receipt FILE --key KEY`", &Session::receipt);
+    receipt->add_option("number", arguments_.number)->required();
+    for (auto* sub : {receipt, add("confirm", "buys what a reservation holds", &Session::confirm),
+                      add("release", "gives back what a reservation holds", &Session::release)}) {
+      sub->add_option("key", arguments_.named)->required();
+    }
     std::string help;
     app.add_subcommand("help", "this text")->final_callback([&help] { std::cout << help; });
     app.add_subcommand("exit", "leaves");
@@ -359,16 +372,31 @@ class Session {
     return show(kDone, said, line(*found.book));
   }
 
-  int buy(const Call& call) {
-    const auto key = arguments_.key.value_or(random_key());
-    Purchase purchase;
+  /// A call with a key; a fault is shown with it.
+  template <class Made>
+  int once(const std::string& key, const Made& made) {
     try {
-      purchase = client_->buy(arguments_.id, {.quantity = arguments_.quantity, .key = key}, call);
+      return made();
     } catch (const Fault& failed) {
       return fault(failed, {{"key", key}});
     }
-    if (std::holds_alternative<Unknown>(purchase.outcome)) {
-      return unknown(purchase);
+  }
+
+  int buy(const Call& call) {
+    const auto key = arguments_.key.value_or(random_key());
+    return once(key,
+                [&] { return show(client_->buy(arguments_.id, {.quantity = arguments_.quantity, .key = key}, call)); });
+  }
+
+  int show(const Purchase& purchase) {
+    const auto& key = purchase.key;
+    if (const auto* doubt = std::get_if<Unknown>(&purchase.outcome)) {
+      Words words = {"buy", std::to_string(arguments_.id)};
+      if (arguments_.quantity != 1) {
+        words.push_back(std::to_string(arguments_.quantity));
+      }
+      return unknown(*doubt, key, "book " + std::to_string(arguments_.id) + " was bought", "buys", {"--key", key},
+                     words);
     }
     static constexpr std::array kNames = {"BOUGHT", "SOLD_OUT", "TOO_FEW", "NO_SUCH_BOOK"};
     const std::string name = purchase.is_outcome_said ? kNames.at(purchase.outcome.index()) : "UNSPECIFIED";
@@ -388,8 +416,83 @@ class Session {
                     (purchase.replayed ? "; this key was sent before, nothing was bought again" : ""));
   }
 
-  int unknown(const Purchase& purchase) {
-    Words words = {"quire-client", "--key", purchase.key};
+  int reserve(const Call& call) {
+    const auto key = arguments_.key.value_or(random_key());
+    const auto id = std::to_string(arguments_.id);
+    const auto seconds = arguments_.hold_seconds;
+    Words words = {"reserve", id};
+    if (arguments_.quantity != 1 || seconds) {
+      words.push_back(std::to_string(arguments_.quantity));
+    }
+    if (seconds) {
+      words.push_back(std::to_string(*seconds));
+    }
+    return once(key, [&] {
+      const auto time = seconds ? std::optional(std::chrono::seconds(*seconds)) : std::nullopt;
+      const Order order{.quantity = arguments_.quantity, .key = key};
+      return show(client_->reserve(arguments_.id, order, time, call), "book " + id + " was reserved", {"--key", key},
+                  words);
+    });
+  }
+
+  int confirm(const Call& call) { return settle(&Client::confirm, "confirm", "confirmed", call); }
+  int release(const Call& call) { return settle(&Client::release, "release", "released", call); }
+
+  int settle(Reservation (Client::*method)(const std::string&, const Call&) const, const std::string& command,
+             const std::string& done, const Call& call) {
+    const auto& key = arguments_.named;
+    return once(key, [&] {
+      return show((*client_.*method)(key, call), "the reservation was " + done, {}, {command, key});
+    });
+  }
+
+  int show(const Reservation& made, const std::string& what, const Words& flags, const Words& words) {
+    if (const auto* doubt = std::get_if<Unknown>(&made.outcome)) {
+      return unknown(*doubt, made.key, what, "does", flags, words);
+    }
+    static constexpr std::array kNames = {"UNSPECIFIED", "HELD",    "BOUGHT",       "RELEASED",           "EXPIRED",
+                                          "SOLD_OUT",    "TOO_FEW", "NO_SUCH_BOOK", "NO_SUCH_RESERVATION"};
+    const std::string name = kNames.at(made.outcome.index());
+    json said{{"id", made.id},
+              {"key", made.key},
+              {"message", made.message},
+              {"number", made.number},
+              {"outcome", "RESERVATION_OUTCOME_" + name},
+              {"quantity", made.quantity},
+              {"replayed", made.replayed},
+              {"stock_left", nullptr},
+              {"success", made.success},
+              {"until_ms", made.until_ms}};
+    if (made.stock_left) {
+      said["stock_left"] = *made.stock_left;
+    }
+    const bool is_held = std::holds_alternative<Held>(made.outcome);
+    return show(made.success ? kDone : kRefused, said,
+                text::escaped(made.message) + (is_held ? " (key " + text::escaped(made.key) + ')' : "") +
+                    (made.replayed ? "; nothing was done again" : ""));
+  }
+
+  int receipt(const Call& call) {
+    const auto found = client_->receipt(arguments_.number, arguments_.named, call);
+    json said{
+        {"log_key", nullptr}, {"message", found.message}, {"receipt", nullptr}, {"success", found.receipt.has_value()}};
+    if (!found.receipt) {
+      return show(kRefused, said, text::escaped(found.message));
+    }
+    said.update({{"log_key", found.receipt->log_key}, {"receipt", found.receipt->text}});
+    std::string text;
+    std::istringstream lines(found.receipt->text);
+    for (std::string line; std::getline(lines, line);) {
+      text += text::escaped(line) + '\n';
+    }
+    return show(kDone, said, text);
+  }
+
+  /// Shows the command that asks for the outcome of a call with a key.
+  int unknown(const Unknown& doubt, const std::string& key, const std::string& what, const std::string& does,
+              const Words& flags, const Words& call) {
+    Words words = {"quire-client"};
+    words.insert(words.end(), flags.begin(), flags.end());
     if (arguments_.is_json) {
       words.emplace_back("--json");
     }
@@ -400,22 +503,18 @@ class Session {
         words.insert(words.end(), {flag, file});
       }
     }
-    words.insert(words.end(), {arguments_.address, "buy", std::to_string(arguments_.id)});
-    if (arguments_.quantity != 1) {
-      words.push_back(std::to_string(arguments_.quantity));
-    }
+    words.push_back(arguments_.address);
+    words.insert(words.end(), call.begin(), call.end());
     const auto command = quoted(words);
-    const auto code = std::get<Unknown>(purchase.outcome).code;
-    const auto message =
-        "it is not known whether book " + std::to_string(arguments_.id) + " was bought: " + cause(code);
+    const auto message = "it is not known whether " + what + ": " + cause(doubt.code);
     return show(kUnknown,
                 {{"command", command},
-                 {"key", purchase.key},
+                 {"key", key},
                  {"message", message},
                  {"outcome", "UNKNOWN"},
-                 {"status", code_name(code)},
+                 {"status", code_name(doubt.code)},
                  {"success", false}},
-                message + "; this asks, and buys nothing twice:\n    " + text::escaped(command));
+                message + "; this asks, and " + does + " nothing twice:\n    " + text::escaped(command));
   }
 
   int fault(const Fault& fault, json said) {

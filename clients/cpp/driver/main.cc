@@ -116,22 +116,30 @@ const auto kOutcomes = Match{
     [](quire::TooFew) { return outcome("too_few"); },
     [](quire::NoSuchBook) { return outcome("no_such_book"); },
     [](const quire::Unknown&) { return outcome("unknown"); },
+    [](quire::Unspecified) { return outcome("unspecified"); },
+    [](quire::Held) { return outcome("held"); },
+    [](quire::Released) { return outcome("released"); },
+    [](quire::Expired) { return outcome("expired"); },
+    [](quire::NoSuchReservation) { return outcome("no_such_reservation"); },
 };
 
 json lookup(const Asked& asked) {
   const auto book = asked.client.lookup(asked.request.at("id"), asked.call).book;
   return {{"book", !book ? json()
-                         : json{{"id", book->id},
+                         : json{{"held", book->held},
+                                {"id", book->id},
                                 {"price_cents", book->price_cents},
                                 {"stock", book->stock},
                                 {"title", book->title},
                                 {"topic", book->topic}}}};
 }
 
+quire::Order order(const Asked& asked) {
+  return {.quantity = asked.request.value("quantity", 1), .key = optional<std::string>(asked.request, "key")};
+}
+
 json buy(const Asked& asked) {
-  const quire::Order order{.quantity = asked.request.value("quantity", 1),
-                           .key = optional<std::string>(asked.request, "key")};
-  const auto purchase = asked.client.buy(asked.request.at("id"), order, asked.call);
+  const auto purchase = asked.client.buy(asked.request.at("id"), order(asked), asked.call);
   auto answer = std::visit(kOutcomes, purchase.outcome);
   answer.update({{"key", purchase.key}, {"replayed", purchase.replayed}});
   if (std::holds_alternative<quire::Bought>(purchase.outcome)) {
@@ -141,6 +149,34 @@ json buy(const Asked& asked) {
     answer["stock_left"] = *purchase.stock_left;
   }
   return answer;
+}
+
+json receipt(const Asked& asked) {
+  const auto found = asked.client.receipt(asked.request.at("number"), asked.request.at("key"), asked.call).receipt;
+  return {{"receipt", found ? json(found->text) : json()}, {"log_key", found ? json(found->log_key) : json()}};
+}
+
+json reservation(const quire::Reservation& made) {
+  auto answer = std::visit(kOutcomes, made.outcome);
+  answer.update({{"key", made.key}, {"replayed", made.replayed}});
+  for (const auto& [name, number] : {std::pair<const char*, std::int64_t>("id", made.id),
+                                     {"quantity", made.quantity},
+                                     {"number", made.number},
+                                     {"until_ms", made.until_ms}}) {
+    if (number != 0) {
+      answer[name] = number;
+    }
+  }
+  if (made.stock_left) {
+    answer["stock_left"] = *made.stock_left;
+  }
+  return answer;
+}
+
+json reserve(const Asked& asked) {
+  const auto seconds = optional<std::int64_t>(asked.request, "seconds");
+  const auto time = seconds ? std::optional(std::chrono::seconds(*seconds)) : std::nullopt;
+  return reservation(asked.client.reserve(asked.request.at("id"), order(asked), time, asked.call));
 }
 
 json get(const Asked& asked) {
@@ -207,6 +243,12 @@ const std::map<std::string_view, json (*)(const Asked&)> kCalls = {
      }},
     {"lookup", lookup},
     {"buy", buy},
+    {"receipt", receipt},
+    {"reserve", reserve},
+    {"confirm",
+     [](const Asked& asked) { return reservation(asked.client.confirm(asked.request.at("key"), asked.call)); }},
+    {"release",
+     [](const Asked& asked) { return reservation(asked.client.release(asked.request.at("key"), asked.call)); }},
     {"create",
      [](const Asked& asked) {
        return std::visit(kOutcomes, asked.client.create(asked.key(), asked.value(), asked.ttl(), asked.call));

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <array>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -32,6 +33,36 @@ void check_positive(std::string_view what, std::int64_t number) {
     throw std::invalid_argument(std::string(what) + " is " + std::to_string(number) +
                                 "; it must be a whole number from 1");
   }
+}
+
+void check_key(std::string_view key) {
+  if (key.empty() || key.size() > kKeyBytesMax) {
+    throw std::invalid_argument("the idempotency key has " + std::to_string(key.size()) +
+                                " bytes; it must have 1 to 64");
+  }
+}
+
+bookstore::ReservationRequest reservation(const std::string& key) {
+  check_key(key);
+  bookstore::ReservationRequest request;
+  request.set_idempotency_key(key);
+  return request;
+}
+
+/// Sends a call that its key makes happen once. What is not known at the end is Unknown.
+template <class Result, class Stub, class Request, class Reply>
+Result ask_once(Connection& connection, const Call& call, Unary<Stub, Request, Reply> method, const Request& request) {
+  auto answer = connection.try_ask(Kind::kPurchase, kPurchase, call, method, request);
+  if (auto* failure = std::get_if<Failure>(&answer)) {
+    if (failure->verdict != Verdict::kUnknown) {
+      failure->raise();
+    }
+    Result result;
+    result.outcome = Unknown{.code = failure->ended.code, .message = std::move(failure->ended.message)};
+    result.key = request.idempotency_key();
+    return result;
+  }
+  return from_wire(std::get<Reply>(answer), request.idempotency_key());
 }
 
 std::uint64_t checked_ttl(milliseconds ttl) {
@@ -182,26 +213,52 @@ Lookup Client::lookup(std::int32_t id, const Call& call) const {
 Purchase Client::buy(std::int32_t id, const Order& order, const Call& call) const {
   check_positive("id", id);
   check_positive("quantity", order.quantity);
-  auto key = order.key ? *order.key : random_key();
-  if (key.empty() || key.size() > kKeyBytesMax) {
-    throw std::invalid_argument("the idempotency key has " + std::to_string(key.size()) +
-                                " bytes; it must have 1 to 64");
-  }
   bookstore::ItemNumberRequest request;
   request.set_id(id);
   request.set_quantity(order.quantity);
+  request.set_idempotency_key(order.key ? *order.key : random_key());
+  check_key(request.idempotency_key());
+  return ask_once<Purchase>(*connection_, call, &Shop::Buy, request);
+}
+
+ReceiptLookup Client::receipt(std::int64_t number, const std::string& key, const Call& call) const {
+  check_positive("number", number);
+  check_key(key);
+  bookstore::ReceiptRequest request;
+  request.set_number(number);
   request.set_idempotency_key(key);
-  auto answer = connection_->try_ask(Kind::kPurchase, kPurchase, call, &Shop::Buy, request);
-  if (auto* failure = std::get_if<Failure>(&answer)) {
-    if (failure->verdict != Verdict::kUnknown) {
-      failure->raise();
-    }
-    Purchase purchase;
-    purchase.outcome = Unknown{.code = failure->ended.code, .message = std::move(failure->ended.message)};
-    purchase.key = std::move(key);
-    return purchase;
+  auto reply = connection_->ask(Kind::kRead, kRead, call, &Shop::Receipt, request);
+  ReceiptLookup found{.message = std::move(*reply.mutable_message())};
+  if (reply.success()) {
+    found.receipt = {.text = std::move(*reply.mutable_receipt()), .log_key = std::move(*reply.mutable_log_key())};
   }
-  return from_wire(std::get<bookstore::BuyBookReply>(answer), std::move(key));
+  return found;
+}
+
+Reservation Client::reserve(std::int32_t id, const Order& order, std::optional<std::chrono::seconds> time,
+                            const Call& call) const {
+  check_positive("id", id);
+  check_positive("quantity", order.quantity);
+  bookstore::ReserveRequest request;
+  request.set_id(id);
+  request.set_quantity(order.quantity);
+  request.set_idempotency_key(order.key ? *order.key : random_key());
+  check_key(request.idempotency_key());
+  if (time) {
+    if (time->count() < 1 || time->count() > std::numeric_limits<std::int32_t>::max()) {
+      throw std::invalid_argument("the time is " + std::to_string(time->count()) + " s; it must be from 1 s");
+    }
+    request.set_seconds(static_cast<std::int32_t>(time->count()));
+  }
+  return ask_once<Reservation>(*connection_, call, &Shop::Reserve, request);
+}
+
+Reservation Client::confirm(const std::string& key, const Call& call) const {
+  return ask_once<Reservation>(*connection_, call, &Shop::Confirm, reservation(key));
+}
+
+Reservation Client::release(const std::string& key, const Call& call) const {
+  return ask_once<Reservation>(*connection_, call, &Shop::Release, reservation(key));
 }
 
 std::variant<Written, Exists> Client::create(std::string key, std::string value, milliseconds ttl,

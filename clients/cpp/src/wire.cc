@@ -1,5 +1,6 @@
 #include "wire.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -44,6 +45,7 @@ Book from_wire(bookstore::Book& book) {
           .title = std::move(*book.mutable_title()),
           .topic = std::move(*book.mutable_topic()),
           .stock = book.stock(),
+          .held = book.held(),
           .price_cents = cents(book)};
 }
 
@@ -86,6 +88,28 @@ Purchase from_wire(bookstore::BuyBookReply& reply, std::string key) {
     purchase.outcome = SoldOut{};
   }
   return purchase;
+}
+
+Reservation from_wire(bookstore::ReservationReply& reply, std::string key) {
+  // In the order of the wire.
+  static const std::array<decltype(Reservation::outcome), 9> kOutcomes = {
+      Unspecified{}, Held{}, Bought{}, Released{}, Expired{}, SoldOut{}, TooFew{}, NoSuchBook{}, NoSuchReservation{}};
+  Reservation reservation;
+  if (bookstore::ReservationOutcome_IsValid(reply.outcome())) {
+    reservation.outcome = kOutcomes.at(static_cast<std::size_t>(reply.outcome()));
+  }
+  reservation.success = reply.success();
+  reservation.key = std::move(key);
+  reservation.id = reply.id();
+  reservation.quantity = reply.quantity();
+  reservation.number = reply.number();
+  reservation.replayed = reply.replayed();
+  if (reply.has_stock_left()) {
+    reservation.stock_left = reply.stock_left();
+  }
+  reservation.until_ms = reply.until_ms();
+  reservation.message = std::move(*reply.mutable_message());
+  return reservation;
 }
 
 }  // namespace quire

@@ -17,6 +17,7 @@ Topic from_wire(bookstore::Topic& topic);
 Event from_wire(io::grpc::WatchEvent& event);
 LogEntry from_wire(bookstore::LogEntry& entry);
 Purchase from_wire(bookstore::BuyBookReply& reply, std::string key);
+Reservation from_wire(bookstore::ReservationReply& reply, std::string key);
 std::optional<std::string> value_of(std::string& value, bool is_absent);
 
 template <class T, class Wire>

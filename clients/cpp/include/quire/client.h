@@ -57,8 +57,8 @@ struct Options {
 
 /// What one call may take.
 struct Call {
-  /// The deadline of the whole call, retries and pauses included. By default 5 s for a read, 30 s for a purchase, 5 s
-  /// for another write, and none for a watch or a tail. Each page of a listing is a call.
+  /// The deadline of the whole call, retries and pauses included. By default 5 s for a read, 30 s for what has a key, 5
+  /// s for another write, and none for a watch or a tail. Each page of a listing is a call.
   std::optional<std::chrono::milliseconds> timeout = {};
   /// Ends the call; a purchase or a write that was sent is in doubt then.
   std::stop_token stop = {};
@@ -70,7 +70,10 @@ struct Book {
   std::int32_t id = 0;
   std::string title = {};
   std::string topic = {};
+  /// Copies that can be bought.
   std::int32_t stock = 0;
+  /// Copies that reservations hold; they are not in `stock`.
+  std::int32_t held = 0;
   std::int64_t price_cents = 0;
 };
 
@@ -85,10 +88,10 @@ struct Lookup {
   std::string message = {};
 };
 
-/// What to buy of a book.
+/// What to buy or to reserve of a book.
 struct Order {
   std::int32_t quantity = 1;
-  /// 1 to 64 bytes that name the purchase; random if absent. The same key buys nothing twice.
+  /// 1 to 64 bytes that name the purchase or the reservation; random if absent. The same key buys nothing twice.
   std::optional<std::string> key = {};
 };
 
@@ -96,7 +99,7 @@ struct Bought {};
 struct SoldOut {};
 struct TooFew {};
 struct NoSuchBook {};
-/// The purchase may have been made or not. Buying again with the key settles it.
+/// The purchase may have been made or not, or the call done. The same call with the key settles it.
 struct Unknown {
   /// Why there is no answer: of the last attempt in doubt.
   grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
@@ -119,7 +122,55 @@ struct Purchase {
   bool is_outcome_said = true;
 };
 
-/// 32 random hexadecimal digits, to name a purchase with.
+/// A proof that the log has a purchase, which anyone can check without the server.
+struct Receipt {
+  /// In the form of c2sp.org/tlog-proof.
+  std::string text = {};
+  /// The log's public key now, in the form of c2sp.org/signed-note. It proves something only if the reader has it from
+  /// elsewhere as well.
+  std::string log_key = {};
+};
+
+struct ReceiptLookup {
+  std::optional<Receipt> receipt = {};
+  /// In the server's words.
+  std::string message = {};
+};
+
+struct Held {};
+struct Released {};
+/// Its time is over, and the copies were given back.
+struct Expired {};
+struct NoSuchReservation {};
+/// An outcome that this library does not know.
+struct Unspecified {};
+
+/// A reservation after a call.
+struct Reservation {
+  /// After SoldOut and TooFew nothing is held, and the same key may try again.
+  std::variant<Unspecified, Held, Bought, Released, Expired, SoldOut, TooFew, NoSuchBook, NoSuchReservation, Unknown>
+      outcome = {};
+  /// The call did what it is for, now or when it was sent first.
+  bool success = false;
+  std::string key = {};
+  /// The book and the copies; 0 if there is no reservation.
+  std::int32_t id = 0;
+  std::int32_t quantity = 0;
+  /// Of the entry in the transaction log that brought it here, the purchase's number once the copies are bought; 0 if
+  /// nothing was written there.
+  std::int64_t number = 0;
+  /// An earlier call with the key brought it here, or time did.
+  bool replayed = false;
+  /// Copies that can be bought or reserved; absent if the store does not say it.
+  std::optional<std::int32_t> stock_left = {};
+  /// When the copies are or were given back by themselves, in milliseconds since 1970-01-01T00:00:00Z by the server's
+  /// clock; 0 if there is no reservation.
+  std::int64_t until_ms = 0;
+  /// In the server's words.
+  std::string message = {};
+};
+
+/// 32 random hexadecimal digits, to name a purchase or a reservation with.
 std::string random_key();
 
 /// A write that was done.
@@ -170,6 +221,16 @@ class Client {
   Lookup lookup(std::int32_t id, const Call& call = {}) const;
   /// Buys exactly once: sends again what has no answer, with the same key.
   [[nodiscard]] Purchase buy(std::int32_t id, const Order& order = {}, const Call& call = {}) const;
+  /// The receipt of the purchase with a number that was made with a key, if there is one.
+  ReceiptLookup receipt(std::int64_t number, const std::string& key, const Call& call = {}) const;
+  /// Holds copies for a time, the server's default if absent. This and the next two are sent as buy() is, and each does
+  /// its part once.
+  [[nodiscard]] Reservation reserve(std::int32_t id, const Order& order = {},
+                                    std::optional<std::chrono::seconds> time = {}, const Call& call = {}) const;
+  /// Buys what a reservation holds, at the price of now.
+  [[nodiscard]] Reservation confirm(const std::string& key, const Call& call = {}) const;
+  /// Gives back what a reservation holds.
+  [[nodiscard]] Reservation release(const std::string& key, const Call& call = {}) const;
 
   /// An entry with a time to live expires after it; zero: never.
   [[nodiscard]] std::variant<Written, Exists> create(std::string key, std::string value,
@@ -201,7 +262,21 @@ struct PriceChange {
   std::int64_t cents_after = 0;
 };
 
-enum class LogKind { kOther, kAdded, kPurchase, kRefused, kRestock, kPrice, kAdjusted, kRemoved, kEdited };
+enum class LogKind {
+  kOther,
+  kAdded,
+  kPurchase,
+  kRefused,
+  kRestock,
+  kPrice,
+  kAdjusted,
+  kRemoved,
+  kEdited,
+  kDelisted,
+  kListed,
+  kReserved,
+  kReleased
+};
 
 /// An entry of the transaction log.
 struct LogEntry {
@@ -209,7 +284,7 @@ struct LogEntry {
   std::chrono::system_clock::time_point time = {};
   LogKind kind = LogKind::kOther;
   std::int32_t book_id = 0;
-  /// Copies that a purchase asked for.
+  /// Copies that a purchase or a reservation asked for.
   std::optional<std::int32_t> quantity = {};
   /// Copies, or cents for a price; absent if there was no such book.
   std::optional<std::int64_t> before = {};

@@ -37,7 +37,8 @@ class Unreachable : public Fault {
   bool was_sent_;
 };
 
-/// A write was sent, and the server may have done it. Purchases have the outcome Unknown instead.
+/// A write was sent, and the server may have done it. Purchases and reservations have the
+/// outcome Unknown instead.
 class OutcomeUnknown : public Fault {
  public:
   using Fault::Fault;
