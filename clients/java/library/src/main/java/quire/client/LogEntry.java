@@ -10,10 +10,10 @@ import quire.client.wire.Bookstore;
  * An entry of the transaction log.
  *
  * @param number 1, 2, 3 … in the order of commits
- * @param quantity copies that a purchase asked for
+ * @param quantity copies that a purchase or a reservation asked for
  * @param before copies, or cents for a price change; absent if there was no such book
  * @param after as {@code before}
- * @param key of the purchase; empty if it had none
+ * @param key of the purchase or the reservation; empty if it had none
  */
 public record LogEntry(
     long number,
@@ -38,7 +38,13 @@ public record LogEntry(
     ADJUSTED,
     REMOVED,
     /** Another program changed the title or the topic. */
-    EDITED
+    EDITED,
+    DELISTED,
+    LISTED,
+    /** Copies are held for the one who has the key. */
+    RESERVED,
+    /** Copies that were held were given back. */
+    RELEASED
   }
 
   static LogEntry of(Bookstore.LogEntry entry) {

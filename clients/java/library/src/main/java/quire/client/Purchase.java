@@ -7,8 +7,8 @@ import java.security.SecureRandom;
 import java.util.HexFormat;
 
 /**
- * What to buy. The key names the purchase: sending it again with the same key buys nothing twice,
- * in this program or another.
+ * What to buy or to reserve. The key names the purchase or the reservation: sending it again with
+ * the same key buys nothing twice, in this program or another.
  *
  * @param quantity copies, all or none
  * @param key 1 to 64 bytes
@@ -23,11 +23,7 @@ public record Purchase(int id, int quantity, String key) {
       throw new IllegalArgumentException(
           "quantity is " + quantity + "; it must be a whole number from 1");
     }
-    int bytes = requireNonNull(key, "key").getBytes(UTF_8).length;
-    if (bytes < 1 || bytes > KEY_BYTES_MAX) {
-      throw new IllegalArgumentException(
-          "the idempotency key has " + bytes + " bytes; it must have 1 to 64");
-    }
+    checkKey(key);
   }
 
   /** One copy of a book, with a key of 32 random hexadecimal digits. */
@@ -45,6 +41,14 @@ public record Purchase(int id, int quantity, String key) {
   /** The same with a key of the caller's. */
   public Purchase key(String key) {
     return new Purchase(id, quantity, key);
+  }
+
+  static void checkKey(String key) {
+    int bytes = requireNonNull(key, "key").getBytes(UTF_8).length;
+    if (bytes < 1 || bytes > KEY_BYTES_MAX) {
+      throw new IllegalArgumentException(
+          "the idempotency key has " + bytes + " bytes; it must have 1 to 64");
+    }
   }
 
   static void checkId(int id) {

@@ -25,6 +25,11 @@ import quire.client.wire.Bookstore.HelloReply;
 import quire.client.wire.Bookstore.HelloRequest;
 import quire.client.wire.Bookstore.ItemNumberRequest;
 import quire.client.wire.Bookstore.ListTopicsRequest;
+import quire.client.wire.Bookstore.ReceiptReply;
+import quire.client.wire.Bookstore.ReceiptRequest;
+import quire.client.wire.Bookstore.ReservationReply;
+import quire.client.wire.Bookstore.ReservationRequest;
+import quire.client.wire.Bookstore.ReserveRequest;
 import quire.client.wire.KeyRangeServiceGrpc;
 import quire.client.wire.KeyValueServiceGrpc;
 import quire.client.wire.Kv;
@@ -65,8 +70,8 @@ public final class QuireClient implements AutoCloseable {
 
   /**
    * The same client, on the same connections, with another longest time for a call, its retries and
-   * pauses included. Without it, a read or a write has 5 s, a purchase 30 s, and a watch as long as
-   * it lasts.
+   * pauses included. Without it, a read or a write has 5 s, what has a key 30 s, and a watch as
+   * long as it lasts.
    */
   public QuireClient withTimeout(Duration timeout) {
     if (timeout.compareTo(Duration.ofMillis(1)) < 0 || timeout.compareTo(TIMEOUT_MAX) > 0) {
@@ -172,6 +177,50 @@ public final class QuireClient implements AutoCloseable {
   /** As {@link #buy(Purchase)}. */
   public CompletableFuture<BuyOutcome> buyAsync(Purchase purchase) {
     return calls.start(buyCall(purchase));
+  }
+
+  /** The receipt of the purchase with a number that was made with a key, if there is one. */
+  public ReceiptLookup receipt(long number, String key) {
+    return calls.run(receiptCall(number, key));
+  }
+
+  /** As {@link #receipt}. */
+  public CompletableFuture<ReceiptLookup> receiptAsync(long number, String key) {
+    return calls.start(receiptCall(number, key));
+  }
+
+  /**
+   * Holds the copies of the purchase for whole seconds, the server's default if absent. This,
+   * {@link #confirm} and {@link #release} are sent again as a purchase is, and each does its part
+   * once.
+   */
+  public Reservation reserve(Purchase purchase, Optional<Duration> time) {
+    return calls.run(reserveCall(purchase, time));
+  }
+
+  /** As {@link #reserve}. */
+  public CompletableFuture<Reservation> reserveAsync(Purchase purchase, Optional<Duration> time) {
+    return calls.start(reserveCall(purchase, time));
+  }
+
+  /** Buys what the reservation with a key holds, at the price of now. */
+  public Reservation confirm(String key) {
+    return calls.run(settleCall(BookStoreGrpc.getConfirmMethod(), key));
+  }
+
+  /** As {@link #confirm}. */
+  public CompletableFuture<Reservation> confirmAsync(String key) {
+    return calls.start(settleCall(BookStoreGrpc.getConfirmMethod(), key));
+  }
+
+  /** Gives back what the reservation with a key holds. */
+  public Reservation release(String key) {
+    return calls.run(settleCall(BookStoreGrpc.getReleaseMethod(), key));
+  }
+
+  /** As {@link #release}. */
+  public CompletableFuture<Reservation> releaseAsync(String key) {
+    return calls.start(settleCall(BookStoreGrpc.getReleaseMethod(), key));
   }
 
   /** Writes an entry if its key has none. */
@@ -315,15 +364,77 @@ public final class QuireClient implements AutoCloseable {
             .setQuantity(purchase.quantity())
             .setIdempotencyKey(ByteString.copyFromUtf8(key))
             .build();
-    return new Call<>(
-        KEYED,
+    return keyed(
         BookStoreGrpc.getBuyMethod(),
         request,
         reply -> outcome(reply, key),
-        fault ->
-            fault instanceof OutcomeUnknownException
-                ? new BuyOutcome.Unknown(key, fault.getMessage(), fault.code())
-                : null);
+        fault -> new BuyOutcome.Unknown(key, fault.getMessage(), fault.code()));
+  }
+
+  /** A call that its key makes happen once. */
+  private static <Q, R, T> Call<Q, R, T> keyed(
+      MethodDescriptor<Q, R> method,
+      Q request,
+      Function<R, T> read,
+      Function<QuireException, T> unknown) {
+    return new Call<>(
+        KEYED,
+        method,
+        request,
+        read,
+        fault -> fault instanceof OutcomeUnknownException ? unknown.apply(fault) : null);
+  }
+
+  private static Call<ReserveRequest, ReservationReply, Reservation> reserveCall(
+      Purchase purchase, Optional<Duration> time) {
+    ReserveRequest.Builder request = ReserveRequest.newBuilder().setId(purchase.id());
+    request.setQuantity(purchase.quantity());
+    request.setIdempotencyKey(ByteString.copyFromUtf8(purchase.key()));
+    time.ifPresent(it -> request.setSeconds(seconds(it)));
+    return reservation(BookStoreGrpc.getReserveMethod(), request.build(), purchase.key());
+  }
+
+  private static int seconds(Duration time) {
+    long seconds = time.toSeconds();
+    if (seconds < 1 || seconds > Integer.MAX_VALUE || !time.equals(Duration.ofSeconds(seconds))) {
+      throw new IllegalArgumentException("time is " + time + "; it must be whole seconds, from 1");
+    }
+    return (int) seconds;
+  }
+
+  private static Call<ReservationRequest, ReservationReply, Reservation> settleCall(
+      MethodDescriptor<ReservationRequest, ReservationReply> method, String key) {
+    Purchase.checkKey(key);
+    var request = ReservationRequest.newBuilder().setIdempotencyKey(ByteString.copyFromUtf8(key));
+    return reservation(method, request.build(), key);
+  }
+
+  private static <Q> Call<Q, ReservationReply, Reservation> reservation(
+      MethodDescriptor<Q, ReservationReply> method, Q request, String key) {
+    return keyed(
+        method,
+        request,
+        reply -> Reservation.of(reply, key),
+        fault -> Reservation.unknown(fault, key));
+  }
+
+  private static Call<ReceiptRequest, ReceiptReply, ReceiptLookup> receiptCall(
+      long number, String key) {
+    if (number < 1) {
+      throw new IllegalArgumentException(
+          "number is " + number + "; it must be a whole number from 1");
+    }
+    Purchase.checkKey(key);
+    ReceiptRequest.Builder request = ReceiptRequest.newBuilder().setNumber(number);
+    request.setIdempotencyKey(ByteString.copyFromUtf8(key));
+    return read(
+        BookStoreGrpc.getReceiptMethod(),
+        request.build(),
+        reply -> {
+          var receipt = new Receipt(reply.getReceipt(), reply.getLogKey());
+          return new ReceiptLookup(
+              Optional.of(receipt).filter(it -> reply.getSuccess()), reply.getMessage());
+        });
   }
 
   private static BuyOutcome outcome(BuyBookReply reply, String key) {

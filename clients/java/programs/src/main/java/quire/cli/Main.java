@@ -9,11 +9,15 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.math.BigDecimal;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.function.Supplier;
+import java.util.function.ToIntFunction;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.jline.reader.EndOfFileException;
@@ -37,7 +41,9 @@ import quire.client.Page;
 import quire.client.Purchase;
 import quire.client.QuireClient;
 import quire.client.QuireException;
+import quire.client.Receipt;
 import quire.client.RefusedException;
+import quire.client.Reservation;
 import quire.client.Topic;
 import quire.client.UnreachableException;
 import quire.connect.Connect;
@@ -53,7 +59,7 @@ import quire.connect.Json;
       "Buys books of a Quire server, and asks what it has.%n",
       "Without a command: a prompt on a terminal, else commands from standard input, one a line.%n",
       "Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the"
-          + " outcome of a purchase is unknown. Several commands end with the highest of theirs.%n"
+          + " outcome is unknown. Several commands end with the highest of theirs.%n"
     })
 public final class Main implements Callable<Integer> {
   private static final int REFUSED = 1;
@@ -73,7 +79,7 @@ public final class Main implements Callable<Integer> {
   @Option(
       names = "--key",
       scope = ScopeType.INHERIT,
-      description = "Makes a purchase happen once, 1 to 64 bytes; random if absent.")
+      description = "Makes a purchase or reservation happen once, 1 to 64 bytes; random if absent.")
   private String key;
 
   @Parameters(
@@ -225,19 +231,17 @@ public final class Main implements Callable<Integer> {
 
   @Command(description = "Buys one copy, or as many as you say.")
   int buy(@Parameters int id, @Parameters(arity = "0..1", defaultValue = "1") int quantity) {
-    Purchase plain = Purchase.of(id).quantity(quantity);
-    Purchase purchase = key == null ? plain : plain.key(key);
-    BuyOutcome outcome;
-    Object before = Signals.register("INT", Thread.currentThread()::interrupt);
-    try {
-      outcome = client().buy(purchase);
-    } catch (QuireException fault) {
-      return fault(fault, "key", purchase.key());
-    } finally {
-      Signals.unregister("INT", before);
-    }
+    Purchase purchase = purchase(id, quantity);
+    return once(purchase.key(), () -> client().buy(purchase), outcome -> bought(purchase, outcome));
+  }
+
+  private int bought(Purchase purchase, BuyOutcome outcome) {
+    int id = purchase.id();
     if (outcome instanceof BuyOutcome.Unknown unknown) {
-      return unknown(purchase, unknown.code());
+      List<String> words = new ArrayList<>(List.of("buy", "" + id));
+      words.addAll(purchase.quantity() == 1 ? List.of() : List.of("" + purchase.quantity()));
+      String what = "book " + id + " was bought";
+      return unknown(purchase.key(), unknown.code(), what, "buys", true, words);
     }
     boolean isBought = outcome instanceof BuyOutcome.Bought;
     // NoSuchBook is NO_SUCH_BOOK.
@@ -258,22 +262,104 @@ public final class Main implements Callable<Integer> {
     return show(isBought ? ExitCode.OK : REFUSED, json, text);
   }
 
+  @Command(description = "Holds one copy, or as many as you say, for some seconds.")
+  int reserve(
+      @Parameters int id,
+      @Parameters(arity = "0..1", defaultValue = "1") int quantity,
+      @Parameters(arity = "0..1") Long seconds) {
+    Purchase purchase = purchase(id, quantity);
+    var time = Optional.ofNullable(seconds).map(Duration::ofSeconds);
+    List<String> words = new ArrayList<>(List.of("reserve", "" + id));
+    words.addAll(quantity == 1 && seconds == null ? List.of() : List.of("" + quantity));
+    words.addAll(seconds == null ? List.of() : List.of("" + seconds));
+    String what = "book " + id + " was reserved";
+    return once(
+        purchase.key(), () -> client().reserve(purchase, time), it -> show(it, what, true, words));
+  }
+
+  @Command(description = "Buys what a reservation holds.")
+  int confirm(@Parameters(paramLabel = "<key>") String reservation) {
+    return settle(reservation, () -> client().confirm(reservation), "confirm", "confirmed");
+  }
+
+  @Command(description = "Gives back what a reservation holds.")
+  int release(@Parameters(paramLabel = "<key>") String reservation) {
+    return settle(reservation, () -> client().release(reservation), "release", "released");
+  }
+
+  private int settle(String key, Supplier<Reservation> call, String command, String done) {
+    String what = "the reservation was " + done;
+    return once(key, call, it -> show(it, what, false, List.of(command, key)));
+  }
+
+  private int show(Reservation made, String what, boolean hasFlag, List<String> words) {
+    if (made.code().isPresent()) {
+      return unknown(made.key(), made.code().get(), what, "does", hasFlag, words);
+    }
+    JsonObject json = Json.object(made);
+    json.addProperty("outcome", "RESERVATION_OUTCOME_" + made.outcome());
+    String text = plain(made.message());
+    boolean isHeld = made.outcome() == Reservation.Outcome.HELD;
+    text += isHeld ? " (key " + plain(made.key()) + ")" : "";
+    text += made.replayed() ? "; nothing was done again" : "";
+    return show(made.success() ? ExitCode.OK : REFUSED, json, text);
+  }
+
+  @Command(description = "Shows the receipt of a purchase, for `quire receipt FILE --key KEY`.")
+  int receipt(@Parameters long number, @Parameters(paramLabel = "<key>") String purchaseKey) {
+    var found = client().receipt(number, purchaseKey);
+    String receipt = found.receipt().map(Receipt::text).orElse(null);
+    JsonObject json =
+        Json.object(
+            "success",
+            receipt != null,
+            "message",
+            found.message(),
+            "receipt",
+            receipt,
+            "log_key",
+            found.receipt().map(Receipt::logKey).orElse(null));
+    String said = receipt == null ? found.message() : receipt;
+    String text = said.lines().map(Main::plain).collect(Collectors.joining("\n"));
+    return show(receipt == null ? REFUSED : ExitCode.OK, json, text);
+  }
+
+  private Purchase purchase(int id, int quantity) {
+    Purchase purchase = Purchase.of(id).quantity(quantity);
+    return key == null ? purchase : purchase.key(key);
+  }
+
+  /** Shows what came of a call with a key; Ctrl-C leaves it in doubt. */
+  private <T> int once(String key, Supplier<T> call, ToIntFunction<T> show) {
+    T outcome;
+    Object before = Signals.register("INT", Thread.currentThread()::interrupt);
+    try {
+      outcome = call.get();
+    } catch (QuireException fault) {
+      return fault(fault, "key", key);
+    } finally {
+      Signals.unregister("INT", before);
+    }
+    return show.applyAsInt(outcome);
+  }
+
   @Command(description = "Leaves.")
   void exit() {}
 
-  /** Shows how to ask for the outcome of a purchase. */
-  private int unknown(Purchase purchase, Status.Code code) {
-    List<String> words = new ArrayList<>(List.of("quire-client", "--key", purchase.key()));
+  /** Shows the command that asks for the outcome of a call with a key, a flag or in its words. */
+  private int unknown(
+      String key, Status.Code code, String what, String does, boolean hasFlag, List<String> call) {
+    List<String> words = new ArrayList<>(List.of("quire-client"));
+    words.addAll(hasFlag ? List.of("--key", key) : List.of());
     words.addAll(isJson ? List.of("--json") : List.of());
     words.addAll(connect.files());
-    words.addAll(List.of(address, "buy", Integer.toString(purchase.id())));
-    words.addAll(purchase.quantity() == 1 ? List.of() : List.of("" + purchase.quantity()));
+    words.add(address);
+    words.addAll(call);
     String command = words.stream().map(Main::quoted).collect(Collectors.joining(" "));
-    String text =
-        "it is not known whether book %d was bought: %s".formatted(purchase.id(), cause(code));
-    JsonObject json = fault("UNKNOWN", code, text, "key", purchase.key(), "command", command);
-    return show(
-        UNKNOWN, json, text + "; this asks, and buys nothing twice:\n    " + plain(command));
+    String text = "it is not known whether " + what + ": " + cause(code);
+    JsonObject json = fault("UNKNOWN", code, text, "key", key, "command", command);
+    String then = "; this asks, and " + does + " nothing twice:\n    " + plain(command);
+    return show(UNKNOWN, json, text + then);
   }
 
   /** Shows a fault of the store's, or that the words are not understood. */

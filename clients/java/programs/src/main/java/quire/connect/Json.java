@@ -5,7 +5,9 @@ import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonObject;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
+import quire.client.Reservation;
 
 /** JSON as the programs print it. */
 public final class Json {
@@ -30,6 +32,21 @@ public final class Json {
   /** An object of the fields of a record. */
   public static JsonObject object(Record value) {
     return GSON.toJsonTree(value).getAsJsonObject();
+  }
+
+  /** A reservation, its outcome in small letters. */
+  public static JsonObject object(Reservation made) {
+    return object(
+        "outcome", made.outcome().name().toLowerCase(Locale.ROOT),
+        "success", made.success(),
+        "message", made.message(),
+        "key", made.key(),
+        "id", made.id(),
+        "quantity", made.quantity(),
+        "number", made.number(),
+        "replayed", made.replayed(),
+        "stock_left", made.stockLeft().isPresent() ? made.stockLeft().getAsInt() : null,
+        "until_ms", made.untilMs());
   }
 
   /** One line. */

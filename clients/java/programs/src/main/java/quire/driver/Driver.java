@@ -42,7 +42,9 @@ import quire.client.Purchase;
 import quire.client.QuireAdmin;
 import quire.client.QuireClient;
 import quire.client.QuireException;
+import quire.client.Receipt;
 import quire.client.RefusedException;
+import quire.client.Reservation;
 import quire.client.Topic;
 import quire.client.UpdateOutcome;
 import quire.client.WatchEvent;
@@ -150,6 +152,20 @@ public final class Driver implements Callable<Void> {
         yield Json.object("book", found.book().map(Json::object).orElse(null));
       }
       case "buy" -> buy(client, request);
+      case "receipt" -> {
+        var found =
+            got(client.receiptAsync(request.get("number").getAsLong(), text(request, "key")));
+        yield Json.object(
+            "receipt", found.receipt().map(Receipt::text).orElse(null),
+            "log_key", found.receipt().map(Receipt::logKey).orElse(null));
+      }
+      case "reserve" -> {
+        OptionalLong seconds = number(request, "seconds");
+        var time = seconds.stream().mapToObj(Duration::ofSeconds).findFirst();
+        yield reservation(got(client.reserveAsync(purchase(request), time)));
+      }
+      case "confirm" -> reservation(got(client.confirmAsync(text(request, "key"))));
+      case "release" -> reservation(got(client.releaseAsync(text(request, "key"))));
       case "create" ->
           got(client.createAsync(write(request))) instanceof CreateOutcome.Created created
               ? Json.object("version", created.version())
@@ -229,7 +245,7 @@ public final class Driver implements Callable<Void> {
     };
   }
 
-  private static JsonObject buy(QuireClient client, JsonObject request) {
+  private static Purchase purchase(JsonObject request) {
     Purchase purchase = Purchase.of(request.get("id").getAsInt());
     if (request.has("quantity")) {
       purchase = purchase.quantity(request.get("quantity").getAsInt());
@@ -237,7 +253,27 @@ public final class Driver implements Callable<Void> {
     if (request.has("key")) {
       purchase = purchase.key(text(request, "key"));
     }
-    BuyOutcome outcome = got(client.buyAsync(purchase));
+    return purchase;
+  }
+
+  private static JsonObject reservation(Reservation reservation) {
+    JsonObject answer = Json.object(reservation);
+    for (String name : List.of("success", "message")) {
+      answer.remove(name);
+    }
+    for (String name : List.of("id", "quantity", "number", "until_ms")) {
+      if (answer.get(name).getAsLong() == 0) {
+        answer.remove(name);
+      }
+    }
+    if (reservation.stockLeft().isEmpty()) {
+      answer.remove("stock_left");
+    }
+    return answer;
+  }
+
+  private static JsonObject buy(QuireClient client, JsonObject request) {
+    BuyOutcome outcome = got(client.buyAsync(purchase(request)));
     JsonObject answer =
         Json.object("outcome", name(outcome), "key", outcome.key(), "replayed", outcome.replayed());
     outcome.stockLeft().ifPresent(left -> answer.addProperty("stock_left", left));
