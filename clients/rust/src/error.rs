@@ -17,8 +17,8 @@ pub enum Error {
     /// Nothing was done, or the call changes nothing. The message has the address and the cause.
     #[error("{0}")]
     Unreachable(Fault),
-    /// The server may have executed the call. Purchases never fail with it: theirs is
-    /// [`Outcome::Unknown`](crate::Outcome::Unknown).
+    /// The server may have executed the call. Purchases and reservations never fail with it: theirs are
+    /// [`Outcome::Unknown`](crate::Outcome::Unknown) and [`Reserved::Unknown`](crate::Reserved::Unknown).
     #[error("it is not known whether it was done: {0}")]
     OutcomeUnknown(Fault),
 }

@@ -1,4 +1,4 @@
-//! Key of a purchase, which makes it happen once however often it is sent.
+//! Key of a purchase or a reservation, which makes it happen once however often it is sent.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 /// Maximum length of a key.
 const BYTES_MAX: usize = 64;
 
-/// Idempotency key: the store makes a purchase once, however often it is sent with the same key.
+/// Idempotency key: the store makes a purchase or a reservation once, however often it is sent with the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(String);
 

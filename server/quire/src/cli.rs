@@ -232,7 +232,7 @@ pub(crate) enum TokenCommand {
     after_help = "Exit codes: 0 the log has the entry; 1 the receipt does not prove that, and the reason is printed; 2 usage."
 )]
 pub(crate) struct ReceiptArgs {
-    /// The receipt; - is standard input
+    /// The receipt, as `quire client receipt` prints it; - is standard input
     pub file: PathBuf,
     /// The log's public key, NAME+ID+KEY, as the shop publishes it; or a file that holds it
     #[arg(long, value_name = "KEY")]

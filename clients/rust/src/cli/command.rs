@@ -62,7 +62,7 @@ pub(super) enum Command {
         #[arg(default_value_t = 1, value_parser = value_parser!(i32).range(1..), allow_negative_numbers = true)]
         quantity: i32,
     },
-    /// The receipt of the purchase with a <number> and a <key>; `quire receipt FILE` checks it
+    /// The receipt of the purchase with a <number> and a <key>; `quire receipt FILE --key KEY` checks it
     Receipt {
         #[arg(value_parser = value_parser!(i64).range(1..), allow_negative_numbers = true)]
         number: i64,
