@@ -160,6 +160,9 @@ impl Writer {
         in_rows(&self.connection, &self.hold, &begun, 1, |statement, at, number| {
             statement.raw_bind_parameter(at + 1, number)
         })?;
+        if ended.is_empty() {
+            return Ok(true);
+        }
         let mut delete = self.connection.prepare_cached("DELETE FROM hold WHERE number = ?1")?;
         for reserved in ended {
             if delete.execute((reserved.number,))? != 1 {
