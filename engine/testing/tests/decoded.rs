@@ -91,7 +91,6 @@ fn main() {
         ("a list of one leaf in each field of each branch", &full[..], 400..=512),
     ] {
         let held = if unit.len() == 2 { held::<Branch>(unit) } else { held::<Tree>(unit) };
-        println!("{name}: {held} bytes a byte");
         assert!(expected.contains(&held), "{name}: {held}");
         assert!(held * MESSAGE_BYTES <= 32 * 1024 * 1024);
     }
