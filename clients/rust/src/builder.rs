@@ -122,7 +122,6 @@ impl Builder {
             reconnect_max: RECONNECT_MAX,
             keepalive_interval: Some(self.keepalive),
             keepalive_timeout: self.keepalive,
-            retry: None,
             user_agent: concat!("quire-client-rust/", env!("CARGO_PKG_VERSION")),
             ..Settings::default()
         };

@@ -78,7 +78,7 @@ struct Envelope {
     peer: Option<Arc<Peer>>,
     accepted: Accepted,
     is_safe_to_retry: bool,
-    waits_for_ready: bool,
+    waits_for_ready: Option<bool>,
     /// Boxed, since few calls have options and requests are moved often.
     options: Option<Box<Options>>,
     extensions: Extensions,
@@ -169,15 +169,15 @@ impl<T> Request<T> {
         self.envelope.deadline = Some(deadline);
     }
 
-    /// Declares that repeating the call is harmless: it only reads, or carries an idempotency key. Only such calls are
-    /// retried by the channel's retry policy.
+    /// Declares that repeating the call is harmless: it only reads, or carries an idempotency key. See
+    /// [`RetryPolicy::is_for_marked`](crate::client::RetryPolicy::is_for_marked).
     pub fn set_safe_to_retry(&mut self, safe: bool) {
         self.envelope.is_safe_to_retry = safe;
     }
 
-    /// Waits for a connection instead of failing while the server is unreachable.
+    /// Waits for a connection instead of failing while the server is unreachable, overriding the channel's settings.
     pub fn set_wait_for_ready(&mut self, wait: bool) {
-        self.envelope.waits_for_ready = wait;
+        self.envelope.waits_for_ready = Some(wait);
     }
 
     /// Compresses messages of at least this many bytes, or none, overriding the channel's settings.
@@ -228,7 +228,7 @@ impl<T> Request<T> {
         self.envelope.is_safe_to_retry
     }
 
-    pub(crate) fn waits_for_ready(&self) -> bool {
+    pub(crate) fn waits_for_ready(&self) -> Option<bool> {
         self.envelope.waits_for_ready
     }
 

@@ -5,6 +5,7 @@ mod channel;
 mod connection;
 #[cfg(feature = "http1")]
 mod http1;
+mod service_config;
 mod settings;
 #[cfg(feature = "tower")]
 mod tower;
@@ -14,7 +15,10 @@ pub use call::path::{Path, PathRef};
 pub use call::raw::{HttpAnswer, HttpFailure, HttpRequest, RawAnswer, RawReply, WireMessage};
 pub use channel::target::{Address, Connector, NO_TLS, ONLY_TLS, Resolver, Traffic, UNTRUSTED};
 pub use channel::{Builder, Channel};
-pub use settings::{ConnectError, HttpVersion, Protocol, RetryPolicy, Settings};
+pub use service_config::{
+    HedgingPolicy, MethodConfig, Repeat, RetryPolicy, RetryThrottling, ServiceConfig, ServiceConfigError,
+};
+pub use settings::{ConnectError, HttpVersion, Protocol, Settings};
 #[cfg(feature = "tower")]
 pub use tower::HttpChannel;
 

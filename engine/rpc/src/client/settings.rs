@@ -1,14 +1,14 @@
-//! Settings of a channel, with defaults for a small machine, and its pauses: between attempts of a call, by gRPC's
-//! "Retry Design", and between attempts to connect.
+//! Settings of a channel, with defaults for a small machine, and its pauses between attempts to connect.
 
 use std::fmt;
 use std::time::Duration;
 
+use super::service_config::ServiceConfig;
 use crate::failure::TransportError;
 use crate::lifetime::Lifetime;
 use crate::message::compression::Encoding;
 use crate::protocol::{ClientDialect, Codec};
-use crate::status::{Code, Reach, Status};
+use crate::status::{Reach, Status};
 
 /// RPC protocol of a channel. A server of this crate serves all three on one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,8 +95,8 @@ pub struct Settings {
     pub connection_age_max: Option<Duration>,
     /// Part of the last two limits, from 0 to 1, by which each connection's own may be shorter or longer, at random.
     pub connection_jitter: f64,
-    /// Retry policy; `None`: no retries.
-    pub retry: Option<RetryPolicy>,
+    /// Deadlines, retries and hedging by method; by default there are none.
+    pub service_config: ServiceConfig,
     /// Compression of requests, and the minimum size to compress.
     pub compression: Option<(Encoding, usize)>,
     /// Encodings offered for responses. A response in another encoding known to this crate is read as well.
@@ -135,7 +135,7 @@ impl Default for Settings {
             connection_idle_max: None,
             connection_age_max: None,
             connection_jitter: 0.1,
-            retry: None,
+            service_config: ServiceConfig::default(),
             compression: None,
             accepts: Encoding::BUILT.to_vec(),
             timeout: None,
@@ -201,45 +201,6 @@ impl From<ConnectError> for Status {
     }
 }
 
-/// Retry policy for calls that are safe to repeat: codes, attempts and pauses.
-#[derive(Clone, Debug)]
-pub struct RetryPolicy {
-    /// Attempts in all, including the first; 1 disables retries.
-    pub attempts_max: u32,
-    /// Pause before the second attempt.
-    pub backoff_first: Duration,
-    /// Longest pause.
-    pub backoff_max: Duration,
-    /// Retryable codes.
-    pub codes: Vec<Code>,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self {
-            attempts_max: 3,
-            backoff_first: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(2),
-            codes: vec![Code::Unavailable],
-        }
-    }
-}
-
-impl RetryPolicy {
-    /// Pause before attempt number `attempt` (2 is the first retry); `None` if there must be no further attempt.
-    ///
-    /// The server may choose the pause with `grpc-retry-pushback-ms`; a negative number forbids the retry.
-    pub(super) fn pause(&self, attempt: u32, status: &Status) -> Option<Duration> {
-        if attempt > self.attempts_max || !self.codes.contains(&status.code()) {
-            return None;
-        }
-        if let Some(pushback) = status.metadata().get("grpc-retry-pushback-ms") {
-            return pushback.parse().ok().map(Duration::from_millis);
-        }
-        Some(backoff(self.backoff_first, self.backoff_max, attempt.saturating_sub(2)))
-    }
-}
-
 /// `first` doubled `doublings` times, at most `max`; then a random part from half to all of it, so that clients that
 /// failed together do not all return at once.
 fn backoff(first: Duration, max: Duration, doublings: u32) -> Duration {
@@ -267,32 +228,5 @@ impl ConnectBackoff {
 
     pub(super) fn reset(&mut self) {
         self.failures = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_their_limit_and_attempts_end() {
-        let policy = RetryPolicy { attempts_max: 5, backoff_max: Duration::from_millis(100), ..RetryPolicy::default() };
-        let failure = Status::unavailable("");
-        for (attempt, limit_ms) in [(2, 50), (3, 100), (4, 100), (5, 100)] {
-            let pause = policy.pause(attempt, &failure).unwrap().as_millis();
-            assert!((limit_ms / 2..=limit_ms).contains(&pause), "{attempt}: {pause}");
-        }
-        assert_eq!(policy.pause(6, &failure), None);
-        assert_eq!(policy.pause(2, &Status::internal("")), None);
-    }
-
-    #[test]
-    fn the_server_may_set_the_pause_or_forbid_the_retry() {
-        let pushed = |pause: &str| {
-            let mut status = Status::unavailable("");
-            status.metadata_mut().insert("grpc-retry-pushback-ms", pause).unwrap();
-            RetryPolicy::default().pause(2, &status)
-        };
-        assert_eq!((pushed("1500"), pushed("-1")), (Some(Duration::from_millis(1500)), None));
     }
 }

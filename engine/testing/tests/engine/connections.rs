@@ -4,7 +4,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::support::{NEVER, Running, begin, frame, open, text};
-use quire_rpc::client::{Channel, HttpVersion, Protocol, RetryPolicy, Settings};
+use quire_rpc::client::{Channel, HttpVersion, Protocol, Settings};
 use quire_rpc::{Code, Limits, Reach, Request};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
@@ -235,22 +235,6 @@ async fn calls_fail_at_once_when_the_server_breaks_a_rule_and_reads_no_more() {
     let (call, _still_open) = tokio::join!(call, server);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(call.expect("fails before its time").unwrap_err().code(), Code::Unavailable);
-}
-
-#[tokio::test]
-async fn only_calls_that_are_safe_are_tried_again() {
-    let server = Running::new(Limits::default()).await;
-    let retry =
-        RetryPolicy { codes: vec![Code::Aborted], backoff_first: Duration::from_millis(1), ..RetryPolicy::default() };
-    let settings = Settings { retry: Some(retry), ..Settings::default() };
-    let client = EchoClient::new(server.channel(settings).await);
-    let failing = || Request::new(Message { fail: 10, ..Message::default() });
-    client.call(failing()).await.unwrap_err();
-    assert_eq!(server.counts.get("/testing.Echo/Call ABORTED"), 1);
-    let mut safe = failing();
-    safe.set_safe_to_retry(true);
-    client.call(safe).await.unwrap_err();
-    assert_eq!(server.counts.get("/testing.Echo/Call ABORTED"), 4);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod protocols;
 mod raw;
 mod refusals;
 mod registry;
+mod retries;
 mod standard;
 #[path = "../support/mod.rs"]
 mod support;

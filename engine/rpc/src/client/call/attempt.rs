@@ -100,11 +100,13 @@ pub(crate) struct Failure {
     pub(crate) status: Status,
     /// Time when the response's head was read, if requested and known.
     pub(crate) head_at: Option<std::time::Instant>,
+    /// True if the response had begun, so that the call must not be repeated.
+    pub(crate) is_committed: bool,
 }
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        Self { status, head_at: None }
+        Self { status, head_at: None, is_committed: false }
     }
 }
 

@@ -1,29 +1,32 @@
-//! The life of a call over any transport: interceptors, options and deadline, encoding, attempts and retries, and the
-//! response.
+//! The life of a call over any transport: interceptors, options and deadline, encoding, attempts, and the response.
 //!
-//! Implements: the four kinds of method of gRPC's "Core concepts"; gRPC's "Retry Design".
+//! Implements: the four kinds of method of gRPC's "Core concepts".
 
 pub(crate) mod attempt;
 #[cfg(any(feature = "http1", feature = "tower"))]
 pub(crate) mod http;
 pub(crate) mod path;
 pub(super) mod raw;
+mod repeat;
 pub(crate) mod response;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_core::Stream;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use self::attempt::{Attempt, Body, Failure, Form, Outgoing, ReplyTo, UnaryResponse, next_number};
 use self::path::PathRef;
+use self::repeat::Attempts;
 use self::response::with_head;
 use super::channel::Channel;
 use super::channel::subchannel::{Command, Subchannel};
+use super::service_config::MethodConfig;
 use super::settings::{Protocol, Settings};
 use crate::envelope::{Compression, Request, Response, ResponseParts};
 use crate::message::codec::{Decode, Encode, Payload};
@@ -33,7 +36,7 @@ use crate::message::streaming::Streaming;
 use crate::message::transcode::{Json, Reading};
 use crate::metadata::Metadata;
 use crate::protocol::{self, ClientDialect};
-use crate::status::{Reach, Status};
+use crate::status::Status;
 
 /// Argument of a client-streaming method: a stream, or one in a [`Request`].
 pub trait IntoStreamingRequest {
@@ -191,16 +194,24 @@ struct PreparedCall {
 }
 
 impl PreparedCall {
-    fn new(channel: &Channel, path: PathRef, request: Request<()>, is_stream: bool) -> Result<Self, Status> {
+    fn new(
+        channel: &Channel,
+        config: Option<&MethodConfig>,
+        path: PathRef,
+        request: Request<()>,
+        is_stream: bool,
+    ) -> Result<Self, Status> {
         let settings = channel.settings();
         let request = channel.pass(&path.text, request)?;
-        let usual_deadline = || settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let after = |timeout: Duration| Instant::now().checked_add(timeout);
+        let own_deadline = request.deadline().or_else(|| settings.timeout.and_then(after));
+        let methods_deadline = config.and_then(|config| config.timeout).and_then(after);
         let options = request.options().copied().unwrap_or_default();
         Ok(Self {
             path,
             dialect: settings.dialect(is_stream, options.codec.unwrap_or(settings.codec)),
-            deadline: request.deadline().or_else(usual_deadline),
-            waits_for_ready: request.waits_for_ready(),
+            deadline: own_deadline.into_iter().chain(methods_deadline).min(),
+            waits_for_ready: request.waits_for_ready().or(config.and_then(|it| it.wait_for_ready)).unwrap_or(false),
             is_safe_to_retry: request.is_safe_to_retry(),
             compression: match options.compression {
                 Compression::OfChannel => settings.compression,
@@ -280,34 +291,18 @@ where
 {
     let settings = channel.settings();
     let (message, request) = request.split();
-    let call = PreparedCall::new(&channel, path, request, false)?;
+    let config = settings.service_config.of_method(&path.text);
+    let call = PreparedCall::new(&channel, config, path, request, false)?;
     let (request_json, json) = call.path.json(call.dialect.codec)?.map(|(request, json)| (request, json)).unzip();
     let mut framed = Vec::with_capacity(message.encoded_len() + framing::PREFIX_BYTES);
     let writer = MessageWriter { framing: call.dialect.framing(), json: request_json, compression: call.compression };
     writer.write(message, &mut framed)?;
     let get_target = call.get_target(settings, &framed);
-    let mut attempts = 1;
-    loop {
-        let (sender, receiver) = oneshot::channel();
-        let may_repeat = settings.retry.as_ref().is_some_and(|retry| attempts < retry.attempts_max);
-        let body = Body::Message(if may_repeat { framed.clone() } else { std::mem::take(&mut framed) });
-        let mut attempt = call.clone().attempt(body, ReplyTo::unary(sender));
-        if let Some(target) = &get_target {
-            attempt.form = Form::Get(target.clone());
-        }
-        let status = match perform(&channel, attempt, receiver).await {
-            Ok(response) => return decoded(response, json.cloned(), call.message_bytes_max),
-            Err(failure) => failure.status,
-        };
-        let is_repeatable = call.is_safe_to_retry || status.reach() == Reach::Untouched;
-        let retry = settings.retry.as_ref().filter(|_| may_repeat && is_repeatable);
-        let Some(pause) = retry.and_then(|retry| retry.pause(attempts + 1, &status)) else { return Err(status) };
-        if call.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
-            return Err(status);
-        }
-        sleep(pause).await;
-        attempts += 1;
-    }
+    let message_bytes_max = call.message_bytes_max;
+    let json = json.cloned();
+    let attempts = Attempts { channel: &channel, call, framed, get_target };
+    let response = attempts.response(config.and_then(|config| config.repeat.as_ref())).await?;
+    decoded(response, json, message_bytes_max)
 }
 
 fn decoded<Res: Decode>(
@@ -334,7 +329,8 @@ where
 {
     let (sender, receiver) = oneshot::channel();
     let (stream, request) = request.split();
-    let call = PreparedCall::new(channel, path, request, true)?;
+    let config = channel.settings().service_config.of_method(&path.text);
+    let call = PreparedCall::new(channel, config, path, request, true)?;
     let json = if is_raw { None } else { call.path.json(call.dialect.codec)?.cloned() };
     let (request_json, json) = json.unzip();
     let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: call.compression };

@@ -109,7 +109,8 @@ impl Channel {
         let settings = self.settings();
         let (to, receiver) = oneshot::channel();
         let (message, request) = request.split();
-        let call = match PreparedCall::new(self, path, request, false) {
+        let config = settings.service_config.of_method(&path.text);
+        let call = match PreparedCall::new(self, config, path, request, false) {
             Ok(call) => call,
             Err(status) => return RawAnswer { head_at: None, reply: Err(status) },
         };

@@ -182,11 +182,16 @@ impl ResponseReader {
         matches!(&self.caller, Caller::Stream { to: None, inbox } if inbox.is_abandoned())
     }
 
+    /// True if a head that promises messages has arrived (A6, "When Retries are Valid").
+    fn is_committed(&self) -> bool {
+        self.head.is_some() && !self.is_failure
+    }
+
     /// Ends the response after its body.
     #[inline]
     pub(crate) fn end(mut self, trailers: Option<&Arc<Head>>) {
         let outcome = self.outcome(trailers);
-        let (head_at, protocol) = (self.head_at, self.dialect.protocol);
+        let (head_at, protocol, is_committed) = (self.head_at, self.dialect.protocol, self.is_committed());
         match self.caller {
             Caller::Unary { to, message } => {
                 let whole = || {
@@ -207,7 +212,7 @@ impl ResponseReader {
                             Some((head, _)) => with_head(status, &protocol.metadata(&head)),
                             None => status,
                         };
-                        Err(Failure { status, head_at })
+                        Err(Failure { status, head_at, is_committed })
                     }
                 };
                 let _ = to.send(answer);
@@ -252,9 +257,10 @@ impl ResponseReader {
 
     /// Fails the call without a response.
     pub(crate) fn fail(self, status: Status) {
+        let (head_at, is_committed) = (self.head_at, self.is_committed());
         match self.caller {
             Caller::Unary { to, .. } => {
-                let _ = to.send(Err(Failure { status, head_at: self.head_at }));
+                let _ = to.send(Err(Failure { status, head_at, is_committed }));
             }
             Caller::Stream { to: Some(to), .. } => drop(to.send(Err(status.into()))),
             Caller::Stream { to: None, inbox } => {

@@ -21,6 +21,7 @@ use super::call::http::Layers;
 use super::connection;
 #[cfg(feature = "http1")]
 use super::http1;
+use super::service_config::Throttle;
 use super::settings::{ConnectError, HttpVersion, Settings};
 use crate::envelope::Request;
 use crate::interceptor::Interceptor;
@@ -30,6 +31,7 @@ struct Inner {
     subchannels: Vec<Arc<Subchannel>>,
     next: AtomicUsize,
     settings: Arc<Settings>,
+    throttle: Option<Throttle>,
     #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "only layers use it"))]
     target: Arc<Target>,
 }
@@ -59,8 +61,9 @@ impl fmt::Debug for Channel {
 
 impl Channel {
     fn new(subchannels: Vec<Arc<Subchannel>>, settings: Arc<Settings>, target: Arc<Target>) -> Self {
+        let throttle = settings.service_config.throttle();
         Self {
-            inner: Arc::new(Inner { subchannels, next: AtomicUsize::new(0), settings, target }),
+            inner: Arc::new(Inner { subchannels, next: AtomicUsize::new(0), settings, throttle, target }),
             interceptors: None,
             #[cfg(feature = "tower")]
             layers: None,
@@ -123,6 +126,11 @@ impl Channel {
 
     pub(super) fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    /// Limit of retries and hedges.
+    pub(super) fn throttle(&self) -> Option<&Throttle> {
+        self.inner.throttle.as_ref()
     }
 
     /// True if the last attempt to connect failed on every connection.
