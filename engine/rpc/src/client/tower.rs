@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::call;
 use super::call::attempt::{self, Attempt, HttpHead, Outgoing, ReplyTo};
 use super::call::http::{Layers, WaitsForReady, connection_ended};
+use super::call::prepared::perform;
 use super::channel::Channel;
 use super::settings::HttpVersion;
 use crate::body::{Body, BoxError, ErasedService, fields};
@@ -92,7 +92,7 @@ async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::R
     let waits_for_ready = parts.extensions.get::<WaitsForReady>().is_some();
     let body = attempt::Body::Messages(Box::new(Chunks(body)));
     let attempt = Attempt::http(head, waits_for_ready, body, ReplyTo::Stream(sender));
-    let received = call::perform(channel, attempt, receiver).await.map_err(|failure| failure.status)?;
+    let received = perform(channel, attempt, receiver).await.map_err(|failure| failure.status)?;
     let Some(head) = received.metadata.head() else { return Err(Status::internal("the answer has no head")) };
     let mut response = http::Response::new(Body::answer(received.inbox));
     let status = http::StatusCode::from_u16(head.status_code().unwrap_or(0));

@@ -6,36 +6,31 @@ pub(crate) mod attempt;
 #[cfg(any(feature = "http1", feature = "tower"))]
 pub(crate) mod http;
 pub(crate) mod path;
+pub(super) mod prepared;
 pub(super) mod raw;
 mod repeat;
 pub(crate) mod response;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_core::Stream;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
 
-use self::attempt::{Attempt, Body, Failure, Form, Outgoing, ReplyTo, UnaryResponse, next_number};
+use self::attempt::{Body, Outgoing, ReplyTo, UnaryResponse};
 use self::path::PathRef;
+use self::prepared::{PreparedCall, perform};
 use self::repeat::Attempts;
 use self::response::with_head;
 use super::channel::Channel;
-use super::channel::subchannel::{Command, Subchannel};
-use super::service_config::MethodConfig;
-use super::settings::{Protocol, Settings};
-use crate::envelope::{Compression, Request, Response, ResponseParts};
+use crate::envelope::{Request, Response, ResponseParts};
 use crate::message::codec::{Decode, Encode, Payload};
 use crate::message::compression::Encoding;
 use crate::message::framing::{self, Framed, Framing};
 use crate::message::streaming::Streaming;
 use crate::message::transcode::{Json, Reading};
 use crate::metadata::Metadata;
-use crate::protocol::{self, ClientDialect};
 use crate::status::Status;
 
 /// Argument of a client-streaming method: a stream, or one in a [`Request`].
@@ -122,132 +117,6 @@ impl Channel {
         Res: Decode,
     {
         streaming(self, path.into(), false, request).await
-    }
-}
-
-/// Cancels the call if the caller drops its future.
-struct CancelOnDrop<'a> {
-    subchannel: &'a Arc<Subchannel>,
-    number: u64,
-    armed: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.subchannel.push(Command::Cancel(self.number));
-        }
-    }
-}
-
-/// Performs an attempt: hands it to a connection, or to the channel's layers, and awaits the response until the
-/// deadline.
-pub(super) async fn perform<R>(
-    channel: &Channel,
-    attempt: Attempt,
-    receiver: oneshot::Receiver<Result<R, Failure>>,
-) -> Result<R, Failure> {
-    let deadline = attempt.deadline;
-    let late = || Err(Status::deadline_exceeded("time is up").into());
-    #[cfg(feature = "tower")]
-    if let Some(layers) = channel.layers.as_ref().filter(|_| !matches!(attempt.form, Form::Http(_))) {
-        let mut task = layers.spawn(attempt);
-        let response = received(deadline, receiver).await;
-        task.armed = response.is_none();
-        return response.unwrap_or_else(late);
-    }
-    let subchannel = channel.subchannel();
-    let mut guard = CancelOnDrop { subchannel, number: attempt.number, armed: true };
-    subchannel.push(Command::Start(attempt));
-    let response = received(deadline, receiver).await;
-    guard.armed = response.is_none();
-    response.unwrap_or_else(late)
-}
-
-/// Awaits a response; `None` if the deadline is first.
-async fn received<R>(
-    deadline: Option<Instant>,
-    receiver: oneshot::Receiver<Result<R, Failure>>,
-) -> Option<Result<R, Failure>> {
-    let response = match deadline {
-        None => receiver.await,
-        Some(deadline) => timeout_at(deadline, receiver).await.ok()?,
-    };
-    let lost = |_| Err(Status::unavailable("the connection ended before the answer").into());
-    Some(response.unwrap_or_else(lost))
-}
-
-/// A call that has passed the interceptors: all that its attempts have in common, from the request's options or else
-/// the channel's settings.
-#[derive(Clone)]
-struct PreparedCall {
-    path: PathRef,
-    dialect: ClientDialect,
-    metadata: Metadata,
-    deadline: Option<Instant>,
-    waits_for_ready: bool,
-    is_safe_to_retry: bool,
-    compression: Option<(Encoding, usize)>,
-    message_bytes_max: usize,
-    /// True if codec or compression are the request's own.
-    is_own: bool,
-}
-
-impl PreparedCall {
-    fn new(
-        channel: &Channel,
-        config: Option<&MethodConfig>,
-        path: PathRef,
-        request: Request<()>,
-        is_stream: bool,
-    ) -> Result<Self, Status> {
-        let settings = channel.settings();
-        let request = channel.pass(&path.text, request)?;
-        let after = |timeout: Duration| Instant::now().checked_add(timeout);
-        let own_deadline = request.deadline().or_else(|| settings.timeout.and_then(after));
-        let methods_deadline = config.and_then(|config| config.timeout).and_then(after);
-        let options = request.options().copied().unwrap_or_default();
-        Ok(Self {
-            path,
-            dialect: settings.dialect(is_stream, options.codec.unwrap_or(settings.codec)),
-            deadline: own_deadline.into_iter().chain(methods_deadline).min(),
-            waits_for_ready: request.waits_for_ready().or(config.and_then(|it| it.wait_for_ready)).unwrap_or(false),
-            is_safe_to_retry: request.is_safe_to_retry(),
-            compression: match options.compression {
-                Compression::OfChannel => settings.compression,
-                Compression::Off => None,
-                Compression::On(encoding, bytes_min) => Some((encoding, bytes_min)),
-            },
-            message_bytes_max: options.message_bytes_max.unwrap_or(settings.message_bytes_max),
-            is_own: options.codec.is_some() || !matches!(options.compression, Compression::OfChannel),
-            metadata: request.into_metadata(),
-        })
-    }
-
-    fn attempt(self, body: Body, reply_to: ReplyTo) -> Attempt {
-        Attempt {
-            number: next_number(),
-            path: self.path,
-            dialect: self.dialect,
-            form: if self.is_own { Form::OwnPost } else { Form::Post },
-            metadata: self.metadata,
-            deadline: self.deadline,
-            waits_for_ready: self.waits_for_ready,
-            compression: self.compression.map(|(encoding, _)| encoding),
-            message_bytes_max: self.message_bytes_max,
-            body,
-            reply_to,
-        }
-    }
-
-    /// Path and query of a GET that carries the message; `None` if the call must be a POST.
-    fn get_target(&self, settings: &Settings, framed: &[u8]) -> Option<String> {
-        let may_get = settings.protocol == Protocol::Connect && !self.path.has_side_effects;
-        let bytes_max = settings.get_bytes_max.filter(|_| may_get)?;
-        let compression = self.compression.map(|(encoding, _)| encoding).filter(|_| framed[0] == 1);
-        let message = &framed[framing::PREFIX_BYTES..];
-        let target = protocol::get_target(&self.path.text, self.dialect.codec, compression, message);
-        Some(target).filter(|target| target.len() <= bytes_max)
     }
 }
 

@@ -15,7 +15,8 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Body, HttpHead, ReplyTo, UnaryResponse};
 use super::path::{CacheSlot, PathRef};
-use super::{PreparedCall, perform, streaming};
+use super::prepared::{PreparedCall, perform};
+use super::streaming;
 use crate::client::channel::Channel;
 use crate::envelope::{Request, Response};
 use crate::message::codec::{Decode, Encoded, Payload};

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::attempt::{Body, Failure, Form, ReplyTo, UnaryResponse};
-use super::{PreparedCall, perform};
+use super::prepared::{PreparedCall, perform};
 use crate::client::channel::Channel;
 use crate::client::service_config::{HedgingPolicy, Pushback, Repeat, RetryPolicy};
 use crate::status::{Reach, Status};
