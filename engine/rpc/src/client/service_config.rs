@@ -49,7 +49,7 @@ pub struct ServiceConfig {
 /// Settings of a method.
 #[derive(Clone, Debug, Default)]
 pub struct MethodConfig {
-    /// Timeout of calls; a call's own applies if it is shorter.
+    /// Timeout of calls; a call's own, or else the channel's, applies if it is shorter.
     pub timeout: Option<Duration>,
     /// Default of [`Request::set_wait_for_ready`](crate::Request::set_wait_for_ready).
     pub wait_for_ready: Option<bool>,
@@ -163,10 +163,10 @@ impl ServiceConfig {
 }
 
 fn key(name: &str) -> String {
-    match name {
+    match name.trim_start_matches('/') {
         "" => String::new(),
-        _ if name.contains('/') => format!("/{name}"),
-        _ => format!("/{name}/"),
+        name if name.contains('/') => format!("/{name}"),
+        name => format!("/{name}/"),
     }
 }
 
@@ -188,7 +188,8 @@ impl Throttle {
     fn new(throttling: RetryThrottling) -> Self {
         let tokens_max = throttling.max_tokens.saturating_mul(1000);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
-        let ratio = (throttling.token_ratio * 1000.0) as u32;
+        // Not a thousandth less where the product falls just short of it.
+        let ratio = throttling.token_ratio.mul_add(1000.0, 1e-6) as u32;
         Self { tokens: tokens_max.into(), tokens_max, ratio }
     }
 
@@ -346,7 +347,9 @@ impl<'a> Object<'a> {
             }
             names.push(match (service, method) {
                 (_, "") => service.to_owned(),
-                ("", _) => return Err(object.wrong("service", "is missing: it must be the full name of the method's")),
+                ("", _) => {
+                    return Err(object.wrong("service", "is missing: it must be the full name of the method's service"));
+                }
                 _ => format!("{service}/{method}"),
             });
         }
@@ -360,7 +363,7 @@ impl<'a> Object<'a> {
         let repeat = match (retry, hedging) {
             (None, None) => None,
             (Some(_), Some(_)) => {
-                return Err(self.wrong("hedgingPolicy", "stands beside retryPolicy: a method must have one of them"));
+                return Err(self.wrong("hedgingPolicy", "stands beside retryPolicy: set only one of them"));
             }
             (Some(retry), None) => Some(Repeat::Retry(RetryPolicy {
                 attempts_max: retry.attempts_max()?,
@@ -416,9 +419,9 @@ fn positive(value: &Value) -> Option<Duration> {
 /// A `google.protobuf.Duration` in JSON; as in A6's examples, the digits before the point may be missing.
 fn duration(value: &Value) -> Option<Duration> {
     let number = value.as_str()?.strip_suffix('s')?;
-    let (seconds, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let (seconds, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if seconds.len() + fraction.len() == 0 || seconds.len() > 12 || fraction.len() > 9 {
+    if number.is_empty() || fraction.is_empty() || seconds.len() > 12 || fraction.len() > 9 {
         return None;
     }
     if !is_number(seconds) || !is_number(fraction) {

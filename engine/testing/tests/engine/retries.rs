@@ -218,6 +218,29 @@ async fn pushback_and_throttle_hold_hedges_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hedge_that_never_comes_ends_its_call() {
+    let pushed = |pause| Status::unavailable("pushed").with_retry_pushback(Some(pause));
+    let server = Refusing::with([pushed(Duration::from_millis(i32::MAX as u64))]);
+    let mut request = Request::new(text("x"));
+    request.set_timeout(Duration::from_secs(1));
+    let start = Instant::now();
+    let ended = server.client(config(HEDGING)).call(request).await.unwrap_err();
+    assert_eq!((ended.code(), ended.message(), start.elapsed()), (Code::Unavailable, "pushed", Duration::ZERO));
+
+    // Another call uses the tokens up while this one waits for its second attempt.
+    let few = HEDGING.replacen('{', r#"{"retryThrottling":{"maxTokens":3,"tokenRatio":1},"#, 1);
+    let server = Refusing::with([pushed(Duration::from_secs(3))].into_iter().chain(away(9)));
+    let client = server.client(config(&few));
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.call(text("y")).await
+    };
+    let (first, other) = tokio::join!(client.call(text("x")), later);
+    assert_eq!((first.unwrap_err().message(), other.unwrap_err().code()), ("pushed", Code::Unavailable));
+    assert_eq!(server.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_methods_timeout_ends_calls_unless_their_own_is_shorter() {
     let timeout = |name: &str, seconds| {
         let config = MethodConfig { timeout: Some(Duration::from_secs(seconds)), ..MethodConfig::default() };

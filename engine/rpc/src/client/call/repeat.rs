@@ -5,6 +5,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -98,6 +99,7 @@ impl<'a> Attempts<'a> {
         let mut attempts = 1;
         let mut may_send = policy.attempts_max > 1;
         let mut next = Box::pin(sleep(policy.delay));
+        let mut failure = None;
         loop {
             // `None`: the next attempt is due.
             let ended = poll_fn(|cx| {
@@ -110,7 +112,12 @@ impl<'a> Attempts<'a> {
                 if may_send { next.as_mut().poll(cx).map(|()| None) } else { Poll::Pending }
             });
             match ended.await {
-                None if self.is_throttled_after(false) => may_send = false,
+                None if self.is_throttled_after(false) => {
+                    may_send = false;
+                    if let Some(status) = failure.take().filter(|_| running.is_empty()) {
+                        return Err(status);
+                    }
+                }
                 None => {
                     attempts += 1;
                     may_send = attempts < policy.attempts_max;
@@ -126,11 +133,14 @@ impl<'a> Attempts<'a> {
                     let is_fatal = !policy.codes.contains(&status.code());
                     let is_throttled = self.is_throttled_after(!is_fatal || pushback == Pushback::Never);
                     may_send &= pushback != Pushback::Never && !is_throttled;
-                    if is_fatal || is_committed || self.is_over(Instant::now()) || running.is_empty() && !may_send {
+                    let due =
+                        Instant::now() + if let Pushback::After(pause) = pushback { pause } else { Duration::ZERO };
+                    let is_left = !running.is_empty() || may_send && !self.is_over(due);
+                    if is_fatal || is_committed || !is_left {
                         return Err(status);
                     }
-                    let due = Instant::now();
-                    next.set(sleep_until(if let Pushback::After(pause) = pushback { due + pause } else { due }));
+                    next.set(sleep_until(due));
+                    failure = Some(status);
                 }
             }
         }
