@@ -271,7 +271,7 @@ func outcome(reply *pb.BuyBookReply) Outcome {
 	switch at := int(reply.Outcome); {
 	case reply.Success:
 		return Bought
-	case at < len(outcomes):
+	case at >= 0 && at < len(outcomes):
 		return outcomes[at]
 	}
 	return Unspecified

@@ -26,7 +26,7 @@ type Reservation struct {
 	Message string
 	// Key names the reservation: sent again with it, each call does its part once.
 	Key string
-	// Replayed is true if an earlier call with the key led to this outcome, or if time did.
+	// Replayed is true if an earlier call with the key led to this outcome, or the end of the time.
 	Replayed bool
 	// ID and Quantity are the book and the copies; 0 if there is no reservation with the key.
 	ID, Quantity int32

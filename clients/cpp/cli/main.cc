@@ -467,9 +467,10 @@ class Session {
       said["stock_left"] = *made.stock_left;
     }
     const bool is_held = std::holds_alternative<Held>(made.outcome);
+    const bool is_by_call = made.replayed && !std::holds_alternative<Expired>(made.outcome);
     return show(made.success ? kDone : kRefused, said,
                 text::escaped(made.message) + (is_held ? " (key " + text::escaped(made.key) + ')' : "") +
-                    (made.replayed ? "; nothing was done again" : ""));
+                    (is_by_call ? "; an earlier call did it" : ""));
   }
 
   int receipt(const Call& call) {

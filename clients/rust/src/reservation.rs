@@ -26,7 +26,7 @@ pub struct Reservation {
     pub id: i32,
     /// Copies of the reservation; 0 if there is none.
     pub quantity: i32,
-    /// Number of the entry in the transaction log that brought it here; 0 if nothing was written there. Once the copies are
+    /// Number of the entry in the transaction log that led to this state; 0 if nothing was written there. Once the copies are
     /// bought, it is the purchase's number.
     pub number: i64,
     /// Copies that can be bought or reserved, if the store reports it.
@@ -34,7 +34,7 @@ pub struct Reservation {
     /// When the copies are or were given back by themselves, in milliseconds since the Unix epoch by the server's clock; 0 if
     /// there is no reservation.
     pub until_ms: i64,
-    /// True if an earlier call with the same key brought it here, or if time did.
+    /// True if an earlier call with the same key led to this state, or the end of the time.
     pub is_replay: bool,
     /// Message of the store.
     pub message: String,

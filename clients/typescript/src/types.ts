@@ -69,7 +69,7 @@ export type Reservation = {
   readonly message: string;
   /** Names this reservation: each call with it does its part once. */
   readonly key: string;
-  /** True if an earlier call with the same key led to this outcome, or if time did. */
+  /** True if an earlier call with the same key led to this outcome, or the end of the time. */
   readonly replayed: boolean;
 } & (
   | {

@@ -156,10 +156,10 @@ struct Reservation {
   /// The book and the copies; 0 if there is no reservation.
   std::int32_t id = 0;
   std::int32_t quantity = 0;
-  /// Of the entry in the transaction log that brought it here, the purchase's number once the copies are bought; 0 if
+  /// Of the entry in the transaction log that led to this state, the purchase's number once the copies are bought; 0 if
   /// nothing was written there.
   std::int64_t number = 0;
-  /// An earlier call with the key brought it here, or time did.
+  /// An earlier call with the key led to this state, or the end of the time.
   bool replayed = false;
   /// Copies that can be bought or reserved; absent if the store does not say it.
   std::optional<std::int32_t> stock_left = {};

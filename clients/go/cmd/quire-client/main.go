@@ -333,7 +333,7 @@ func (s *shop) reserved(found quire.Reservation, err error, key string, words []
 	case quire.Bought:
 		text += fmt.Sprintf(" (purchase %d)", found.Number)
 	}
-	if found.Replayed {
+	if found.Replayed && found.Outcome != quire.HoldExpired {
 		text += "; an earlier call did it"
 	}
 	if found.Outcome == quire.Held {

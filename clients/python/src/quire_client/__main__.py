@@ -83,8 +83,9 @@ class Key(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check its length."""
-        if not 1 <= len(os.fsencode(value)) <= KEY_BYTES_MAX:
-            self.fail(f"it must have 1 to {KEY_BYTES_MAX} bytes", param, ctx)
+        # What is not UTF-8 comes with surrogates, which the protocol does not take.
+        if any("\ud800" <= sign <= "\udfff" for sign in value) or not 1 <= len(value.encode()) <= KEY_BYTES_MAX:
+            self.fail(f"it must have 1 to {KEY_BYTES_MAX} bytes of UTF-8", param, ctx)
         return value
 
 
@@ -193,8 +194,8 @@ def cli(  # noqa: PLR0913, one for each flag
     ADDRESS is HOST:PORT, a host, :PORT, http://… or https://…, or several with commas between; 127.0.0.1:10086 if
     absent. Without a command: a prompt on a terminal, else commands from standard input, one a line.
 
-    Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase is
-    unknown. Commands from standard input end with the highest of theirs.
+    Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the outcome of a purchase or
+    a reservation is unknown. Commands from standard input end with the highest of theirs.
     """
     address, rest = "127.0.0.1:10086", list(words)
     if rest and rest[0] not in cli.commands and (len(rest) > 1 or re.search(r"[:.]|^localhost$", rest[0])):
@@ -404,7 +405,8 @@ def release(shop: Shop, key: str) -> int:
 
 def _reserved(shop: Shop, found: Reservation) -> int:
     answer = asdict(found) | {"outcome": f"RESERVATION_OUTCOME_{found.outcome.name}"}
-    text = plain(found.message) + "; an earlier call did it" * found.replayed
+    by_earlier_call = found.replayed and found.outcome is not ReservationOutcome.EXPIRED
+    text = plain(found.message) + "; an earlier call did it" * by_earlier_call
     if found.outcome is ReservationOutcome.HELD:
         until = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(found.until_ms // 1000))
         text += f"\nheld until {until} under the key {plain(found.key)}"

@@ -132,11 +132,11 @@ class Reservation:
 
     outcome: ReservationOutcome
     success: bool
-    """Whether the call did what it is for, now or when it was sent first."""
+    """True if the copies are held (reserve), bought (confirm), or neither held nor bought (release)."""
     message: str
     key: str
     replayed: bool
-    """Whether an earlier call with the same key brought it there, or time did."""
+    """True if an earlier call with the same key led to this state, or the end of the time."""
     id: int
     quantity: int
     number: int

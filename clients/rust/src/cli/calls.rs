@@ -360,7 +360,8 @@ fn reserved(reservation: &Reservation) -> Result<Answer, Error> {
     });
     let held =
         if reservation.outcome == Reserved::Held { format!(" (key {})", screen::line(key)) } else { String::new() };
-    let replayed = if reservation.is_replay { "; nothing was done again" } else { "" };
+    let is_repeated = reservation.is_replay && reservation.outcome != Reserved::Expired;
+    let replayed = if is_repeated { "; an earlier call did it" } else { "" };
     Ok(Answer::of(reservation.success, format!("{}{held}{replayed}", screen::line(&reservation.message)), json))
 }
 

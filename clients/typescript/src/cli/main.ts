@@ -308,7 +308,7 @@ async function reserved(shop: Shop, key: string, words: string[], call: Promise<
     const state = { id, quantity, number, replayed, stock_left: stockLeft ?? null, until_ms: until?.getTime() ?? 0 };
     const answer = { success, message, key, outcome: `RESERVATION_OUTCOME_${outcome.toUpperCase()}`, ...state };
     const bought = outcome === "bought" ? ` (purchase ${number.toString()})` : "";
-    const again = replayed ? "; an earlier call did it" : "";
+    const again = replayed && outcome !== "expired" ? "; an earlier call did it" : "";
     const held = outcome === "held" ? `\nheld until ${until?.toUTCString() ?? "?"} under the key ${plain(key)}` : "";
     return show(shop, answer, plain(message) + bought + again + held, success ? EXIT.done : EXIT.refused);
   } catch (error) {

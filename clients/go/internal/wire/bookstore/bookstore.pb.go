@@ -37,8 +37,9 @@ const (
 	ReservationOutcome_RESERVATION_OUTCOME_EXPIRED ReservationOutcome = 4
 	// Nothing is held, and the same key may try again: no copy is left.
 	ReservationOutcome_RESERVATION_OUTCOME_SOLD_OUT ReservationOutcome = 5
-	// As before: fewer copies are left than were asked for.
-	ReservationOutcome_RESERVATION_OUTCOME_TOO_FEW      ReservationOutcome = 6
+	// Nothing is held: fewer copies are left than were asked for.
+	ReservationOutcome_RESERVATION_OUTCOME_TOO_FEW ReservationOutcome = 6
+	// There is no such book. If another program removed it while it was held, the reservation stays until its time is over.
 	ReservationOutcome_RESERVATION_OUTCOME_NO_SUCH_BOOK ReservationOutcome = 7
 	// There is no reservation with this key.
 	ReservationOutcome_RESERVATION_OUTCOME_NO_SUCH_RESERVATION ReservationOutcome = 8
@@ -226,8 +227,8 @@ const (
 	LogEntryKind_LOG_ENTRY_KIND_DELISTED LogEntryKind = 9
 	// The book came back into the shop; `before` is 0 and `after` 1.
 	LogEntryKind_LOG_ENTRY_KIND_LISTED LogEntryKind = 10
-	// Copies are held for who has the key. They are not in the stock any more, so that the purchase that confirms the
-	// reservation, under the same key, has the same number of copies in `before` and `after`.
+	// Copies are held under this key. They are not in the stock any more, so that the purchase that confirms the reservation,
+	// under the same key, has the same number of copies in `before` and `after`.
 	LogEntryKind_LOG_ENTRY_KIND_RESERVED LogEntryKind = 11
 	// The copies of the reservation with this key were given back, by its holder or because its time was over.
 	LogEntryKind_LOG_ENTRY_KIND_RELEASED LogEntryKind = 12
@@ -524,7 +525,7 @@ type Book struct {
 	PriceCents int64   `protobuf:"varint,6,opt,name=price_cents,json=priceCents,proto3" json:"price_cents,omitempty"`
 	// True for a book that shoppers neither find nor buy; only Admin shows it.
 	Delisted bool `protobuf:"varint,7,opt,name=delisted,proto3" json:"delisted,omitempty"`
-	// Copies that reservations hold; they are not in `stock`.
+	// Copies that reservations hold; they are not in `stock`. Replies to AddBook, EditBook and Import do not have it.
 	Held          int32 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1135,10 +1136,12 @@ type ReserveRequest struct {
 	Id    int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// How many copies, all or none. Absent means one.
 	Quantity *int32 `protobuf:"varint,2,opt,name=quantity,proto3,oneof" json:"quantity,omitempty"`
-	// 1 to 64 bytes of the caller's choice that name this reservation; they must not be the key of a purchase. As for Buy,
-	// a key belongs to the name of the credential that it came with.
+	// 1 to 64 bytes of the caller's choice that name this reservation. A key names one purchase or one reservation, also after
+	// its end: with another book or quantity it is INVALID_ARGUMENT. As for Buy, a key belongs to the name of the credential
+	// that it came with.
 	IdempotencyKey []byte `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// How long the copies are held. Absent means 900.
+	// How long the copies are held; ignored if the reservation is there already. Absent means 900, or the server's limit if
+	// that is less.
 	Seconds       *int32 `protobuf:"varint,4,opt,name=seconds,proto3,oneof" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1249,24 +1252,23 @@ func (x *ReservationRequest) GetIdempotencyKey() []byte {
 
 type ReservationReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True if the call did what it is for, now or when it was sent first: the copies are held (Reserve), bought (Confirm) or
-	// not held any more and not bought (Release).
+	// True if the copies are held (Reserve), bought (Confirm), or neither held nor bought (Release).
 	Success bool   `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The reservation's state after this call.
+	// The reservation's state after this call, or why it was refused.
 	Outcome ReservationOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=quire_client.bookstore.ReservationOutcome" json:"outcome,omitempty"`
-	// The number in the transaction log of the entry that brought it there; 0 when nothing was written there. After Confirm
-	// it is the purchase's number.
+	// The number in the transaction log of the entry that led to this state; 0 if there is none. After Confirm it is the
+	// purchase's number.
 	Number int64 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	// Copies that can be bought or reserved after that entry; absent when there is no such book.
 	StockLeft *int32 `protobuf:"varint,5,opt,name=stock_left,json=stockLeft,proto3,oneof" json:"stock_left,omitempty"`
-	// True if an earlier call with the same key brought it there, or if time did.
+	// True if this call changed nothing: an earlier call with the key, or the end of the time, led to this state.
 	Replayed bool `protobuf:"varint,6,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// The book and the copies of the reservation; 0 if there is none.
+	// The book and the copies of the reservation, also of a refused one; 0 if no reservation has the key.
 	Id       int32 `protobuf:"varint,7,opt,name=id,proto3" json:"id,omitempty"`
 	Quantity int32 `protobuf:"varint,8,opt,name=quantity,proto3" json:"quantity,omitempty"`
-	// When the copies are or were given back by themselves, in milliseconds since 1970-01-01T00:00:00Z by the server's clock;
-	// 0 if there is no reservation.
+	// End of the reservation's time, in milliseconds since 1970-01-01T00:00:00Z by the server's clock; 0 if there is no
+	// reservation.
 	UntilMs       int64 `protobuf:"varint,9,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2737,8 +2739,8 @@ type LogEntry struct {
 	// The operator who made the change: a credential's name, `console`, or `-` if the server asked for no credential. Empty
 	// for purchases and for changes by other programs.
 	Actor string `protobuf:"bytes,9,opt,name=actor,proto3" json:"actor,omitempty"`
-	// When the copies of a reservation are given back by themselves, in milliseconds since 1970-01-01T00:00:00Z; absent for
-	// other kinds.
+	// End of a reservation's time, in milliseconds since 1970-01-01T00:00:00Z. A RELEASED entry has it only if the time was
+	// over; absent for other kinds.
 	UntilMs       *int64 `protobuf:"varint,10,opt,name=until_ms,json=untilMs,proto3,oneof" json:"until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -63,7 +63,7 @@ type BookStoreClient interface {
 	// the server. UNIMPLEMENTED if the books are in PostgreSQL.
 	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptReply, error)
 	// Holds copies of one book for some seconds, so that they can be paid for. Then Confirm buys them or Release gives them
-	// back; after that time they are given back by themselves. Each of the three may be sent again with the same key and
+	// back; when the time is over, the server gives them back. Each of the three may be sent again with the same key and
 	// does its part once. UNIMPLEMENTED if the books are in PostgreSQL.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReservationReply, error)
 	// Buys what a reservation holds, at the price of now. Success means that the sale is on disk.
@@ -217,7 +217,7 @@ type BookStoreServer interface {
 	// the server. UNIMPLEMENTED if the books are in PostgreSQL.
 	Receipt(context.Context, *ReceiptRequest) (*ReceiptReply, error)
 	// Holds copies of one book for some seconds, so that they can be paid for. Then Confirm buys them or Release gives them
-	// back; after that time they are given back by themselves. Each of the three may be sent again with the same key and
+	// back; when the time is over, the server gives them back. Each of the three may be sent again with the same key and
 	// does its part once. UNIMPLEMENTED if the books are in PostgreSQL.
 	Reserve(context.Context, *ReserveRequest) (*ReservationReply, error)
 	// Buys what a reservation holds, at the price of now. Success means that the sale is on disk.

@@ -10,10 +10,10 @@ import quire.client.wire.Bookstore.ReservationReply;
  *
  * @param success whether the call did what it is for, now or when it was sent first
  * @param message the server's words, for people
- * @param replayed whether an earlier call with the same key brought it here, or time did
+ * @param replayed true if an earlier call with the same key led to this state, or the end of the time
  * @param id of the book; 0 if there is no reservation
  * @param quantity copies; 0 if there is no reservation
- * @param number of the entry in the transaction log that brought it here, the purchase's number
+ * @param number of the entry in the transaction log that led to this state, the purchase's number
  *     once the copies are bought; 0 if nothing was written there
  * @param stockLeft copies that can be bought or reserved, if the store says it
  * @param untilMs when the copies are or were given back by themselves, in milliseconds since

@@ -105,6 +105,7 @@ public final class Main implements Callable<Integer> {
 
   private int execute(String[] words) {
     return new CommandLine(this)
+        .setExpandAtFiles(false)
         .setExecutionExceptionHandler((wrong, command, parsed) -> failed(wrong, command))
         .execute(words);
   }
@@ -301,7 +302,8 @@ public final class Main implements Callable<Integer> {
     String text = plain(made.message());
     boolean isHeld = made.outcome() == Reservation.Outcome.HELD;
     text += isHeld ? " (key " + plain(made.key()) + ")" : "";
-    text += made.replayed() ? "; nothing was done again" : "";
+    boolean isByCall = made.replayed() && made.outcome() != Reservation.Outcome.EXPIRED;
+    text += isByCall ? "; an earlier call did it" : "";
     return show(made.success() ? ExitCode.OK : REFUSED, json, text);
   }
 
