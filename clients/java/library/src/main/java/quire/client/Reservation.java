@@ -10,7 +10,8 @@ import quire.client.wire.Bookstore.ReservationReply;
  *
  * @param success whether the call did what it is for, now or when it was sent first
  * @param message the server's words, for people
- * @param replayed true if an earlier call with the same key led to this state, or the end of the time
+ * @param replayed true if an earlier call with the same key led to this state, or the end of the
+ *     time
  * @param id of the book; 0 if there is no reservation
  * @param quantity copies; 0 if there is no reservation
  * @param number of the entry in the transaction log that led to this state, the purchase's number
