@@ -10,7 +10,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook},
+    domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
@@ -137,11 +137,6 @@ impl Facts {
     /// The entry that ended the reservation with this key.
     pub(crate) fn end(&self, key: &IdempotencyKey) -> Option<&Entry> {
         self.ends.get(key)
-    }
-
-    /// True if the first entry with this key began a reservation, and none ended it.
-    pub(super) fn is_left_open(&self, key: &IdempotencyKey) -> bool {
-        self.earlier.get(key).is_some_and(|entry| entry.kind == EntryKind::Reserved) && !self.ends.contains_key(key)
     }
 
     /// True if the reservation with this key is not open, and the log lacks its end.

@@ -86,24 +86,29 @@ pub(crate) struct Found {
     pub(crate) ends: HashMap<IdempotencyKey, Entry>,
 }
 
-/// The first of these entries with the key, because its caller got that answer. For a reservation also the entry that ends
-/// it. Two keys can share a hash, so the entries are compared.
-fn matching(
+/// Adds the first of these entries with the key, because its caller got that answer, and for a reservation also the entry
+/// that ends it; false if none has the key. Two keys can share a hash, so the entries are compared.
+fn add_matching(
     lookup: &mut KeyLookup<'_>,
     mut candidates: Vec<i64>,
     key: &IdempotencyKey,
-) -> rusqlite::Result<Option<(Entry, Option<Entry>)>> {
+    found: &mut Found,
+) -> rusqlite::Result<bool> {
     candidates.sort_unstable();
-    let mut first = None;
+    let mut is_reserved = false;
     for number in candidates {
         let Some(entry) = lookup.entry(number)?.filter(|entry| entry.key == Some(*key)) else { continue };
-        match first.take() {
-            None if entry.kind != EntryKind::Reserved => return Ok(Some((entry, None))),
-            None => first = Some(entry),
-            Some(reserved) => return Ok(Some((reserved, Some(entry)))),
+        if is_reserved {
+            found.ends.insert(*key, entry);
+            return Ok(true);
+        }
+        is_reserved = entry.kind == EntryKind::Reserved;
+        found.earlier.insert(*key, entry);
+        if !is_reserved {
+            return Ok(true);
         }
     }
-    Ok(first.map(|reserved| (reserved, None)))
+    Ok(is_reserved)
 }
 
 /// A slice of the move, written in an uncommitted transaction.
@@ -155,42 +160,53 @@ impl Keys {
     }
 
     /// The committed entries with these keys, or else with their bytes in the common space.
-    pub(crate) fn find(&self, writer: &Writer, keys: &[IdempotencyKey]) -> rusqlite::Result<Found> {
-        let mut found = Found::default();
-        if keys.is_empty() {
+    pub(crate) fn find<'k>(
+        &self,
+        writer: &Writer,
+        keys: impl Iterator<Item = &'k IdempotencyKey>,
+    ) -> rusqlite::Result<Found> {
+        let (mut found, mut keys) = (Found::default(), keys.peekable());
+        if keys.peek().is_none() {
             return Ok(found);
         }
         let mut lookup = writer.key_lookup()?;
         for key in keys {
-            let entry = match self.find_owned(&mut lookup, key)? {
-                None if key.owner() != KeyOwner::COMMON => self.find_owned(&mut lookup, &key.of(KeyOwner::COMMON))?,
-                entry => entry,
-            };
-            let Some((entry, end)) = entry else { continue };
-            let Some(key) = entry.key else { continue };
-            found.earlier.insert(key, entry);
-            found.ends.extend(end.map(|end| (key, end)));
+            if !self.find_owned(&mut lookup, key, &mut found)? && key.owner() != KeyOwner::COMMON {
+                self.find_owned(&mut lookup, &key.of(KeyOwner::COMMON), &mut found)?;
+            }
         }
         Ok(found)
     }
 
+    /// Adds the entries with exactly this key; false if there are none.
     fn find_owned(
         &self,
         lookup: &mut KeyLookup<'_>,
         key: &IdempotencyKey,
-    ) -> rusqlite::Result<Option<(Entry, Option<Entry>)>> {
+        found: &mut Found,
+    ) -> rusqlite::Result<bool> {
         let hash = self.hash(key);
         let moving = self.moving.iter().flat_map(|moving| moving.keys.find(hash));
-        let in_memory = self.fresh.find(hash).chain(moving).collect();
-        let found = matching(lookup, in_memory, key)?;
+        let in_memory: Vec<i64> = self.fresh.find(hash).chain(moving).collect();
+        let is_in_memory = !in_memory.is_empty() && add_matching(lookup, in_memory, key, found)?;
         // A reservation may have been indexed before it ended.
-        let is_whole = found.as_ref().is_some_and(|(first, _)| !first.ends_reservation());
-        if is_whole {
-            return Ok(found);
+        let is_end = |entry: &Entry| entry.ends_reservation();
+        if is_in_memory && !found.earlier.get(key).is_some_and(is_end) {
+            return Ok(true);
         }
         let indexed = lookup.numbers(hash)?;
-        let Some((first, later)) = matching(lookup, indexed, key)? else { return Ok(found) };
-        Ok(Some((first, later.or_else(|| found.map(|(end, _)| end)))))
+        if indexed.is_empty() {
+            return Ok(is_in_memory);
+        }
+        let later = if is_in_memory { found.earlier.remove(key) } else { None };
+        if !add_matching(lookup, indexed, key, found)? {
+            found.earlier.extend(later.map(|entry| (*key, entry)));
+            return Ok(is_in_memory);
+        }
+        if let Some(later) = later {
+            found.ends.entry(*key).or_insert(later);
+        }
+        Ok(true)
     }
 
     /// Writes a slice of the move in the open transaction, in proportion to its `arrivals` new keys. `last_number` is

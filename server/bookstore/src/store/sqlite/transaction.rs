@@ -125,12 +125,13 @@ impl<'a> SqliteConnection<'a> {
                 let found = books.iter().filter_map(|id| catalogue.get_any(*id));
                 facts.books = found.map(|book| (book.id(), facts_of(book))).collect();
                 self.add_holds(state, keys, &mut facts);
-                let other = |key: &IdempotencyKey| state.holds.get(key).is_none();
-                let others: Vec<_> = keys.iter().filter(|key| other(key)).copied().collect();
-                let found = state.keys.find(&self.writer, &others)?;
+                let others = keys.iter().filter(|key| state.holds.get(key).is_none());
+                let found = state.keys.find(&self.writer, others)?;
+                let reserved = found.earlier.iter().filter(|(_, entry)| entry.kind == EntryKind::Reserved);
+                let keys = reserved.map(|(key, _)| *key);
+                facts.lost_ends = keys.filter(|key| !found.ends.contains_key(key)).collect();
                 facts.earlier.extend(found.earlier);
                 facts.ends = found.ends;
-                facts.lost_ends = others.into_iter().filter(|key| facts.is_left_open(key)).collect();
                 let earlier = facts.earlier.values().chain(&facts.overdue);
                 let reserved = earlier.filter(|entry| entry.kind == EntryKind::Reserved);
                 let found = reserved.filter_map(|entry| catalogue.get_any(entry.book));
