@@ -479,6 +479,10 @@ fn a_server_without_a_spare_connection_reports_it_and_keeps_the_one_that_sells()
     assert_eq!(buy().unwrap_err(), Fault::Unavailable(Unavailable::Crowded));
     admin.run("ALTER ROLE till CONNECTION LIMIT -1;");
     until(&shop, "the way back", || *store.healthy().borrow());
+    // The follower's first statements are no SELECT.
+    let both = "SELECT string_agg((query LIKE 'SELECT%')::text, ' ' ORDER BY query LIKE 'SELECT%') FROM pg_stat_activity \
+                WHERE usename = 'till';";
+    until(&shop, "the follower", || admin.run(both) == "false true");
     // One that is ended alone is replaced.
     healthy.borrow_and_update();
     for _ in 0..3 {
