@@ -57,7 +57,7 @@ pub struct MethodConfig {
     pub repeat: Option<Repeat>,
 }
 
-/// How a unary call is sent more than once.
+/// Repetition of a unary call.
 #[derive(Clone, Debug)]
 pub enum Repeat {
     /// After an attempt has failed.

@@ -62,11 +62,11 @@ pub(crate) struct Facts {
     pub(super) holds_ms: i64,
     /// Keys of reservations that are not open, and whose end the log lacks.
     pub(super) lost_ends: HashSet<IdempotencyKey>,
-    /// How many reservations may be open.
+    /// Limit of open reservations.
     pub(super) holds_max: usize,
-    /// How many more; negative if more are open than may be.
+    /// Reservations that may still begin; negative if more are open than may be.
     pub(super) holds_left: isize,
-    /// How many more of these owners of keys.
+    /// The same for each of these owners of keys.
     pub(super) holds_left_to: HashMap<KeyOwner, isize>,
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
     pub(super) below: (Vec<BookId>, Option<BookId>),
@@ -154,7 +154,7 @@ impl Facts {
         self.holds_ms
     }
 
-    /// How many reservations there may be.
+    /// Limit of open reservations.
     pub(crate) fn holds_max(&self) -> u64 {
         u64::try_from(self.holds_max).unwrap_or(u64::MAX)
     }

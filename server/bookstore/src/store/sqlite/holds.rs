@@ -46,7 +46,7 @@ pub(super) struct Holds {
     entries: HashMap<IdempotencyKey, (Arc<Entry>, i64)>,
     /// By the end of their time and their numbers.
     by_end: BTreeMap<(i64, i64), Arc<Entry>>,
-    /// How many each owner of keys has.
+    /// Number of reservations of each owner of keys.
     owners: HashMap<KeyOwner, usize>,
 }
 
@@ -63,7 +63,7 @@ impl Holds {
         self.entries.len()
     }
 
-    /// How many this owner of keys has.
+    /// Number of reservations of this owner of keys.
     pub(super) fn of_owner(&self, owner: KeyOwner) -> usize {
         self.owners.get(&owner).copied().unwrap_or_default()
     }
