@@ -14,7 +14,6 @@ use generate::Generator;
 use names::Resolver;
 use prost_types::FileDescriptorSet;
 use protox::Compiler;
-use protox::prost::Message as _;
 
 /// Settings of the generator.
 #[derive(Debug)]
@@ -85,7 +84,7 @@ impl Builder {
         let set = set.as_ref();
         let named = |what: &dyn Display| io::Error::other(format!("{}: {what}", set.display()));
         let encoded = fs::read(set).map_err(|error| io::Error::new(error.kind(), named(&error)))?;
-        let files = FileDescriptorSet::decode(&*encoded).map_err(|error| named(&error))?;
+        let files = quire_json::descriptors(&encoded).map_err(|error| named(&error))?;
         let has = |name: &String| files.file.iter().any(|file| file.name() == name);
         let missing =
             files.file.iter().find_map(|file| Some((file.name(), file.dependency.iter().find(|name| !has(name))?)));
@@ -101,7 +100,12 @@ impl Builder {
 
     /// Returns the files that were read.
     fn compile_files(self, protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io::Result<Vec<PathBuf>> {
-        let compiler = compiled(protos, includes).map_err(io::Error::other)?;
+        let compiler = compiled(protos, includes).map_err(|error| match error.file() {
+            Some(file) if error.to_string().ends_with("found 'edition'") => io::Error::other(format!(
+                "{file} has an edition: have protoc or buf write its descriptors, for Builder::compile_descriptors"
+            )),
+            _ => io::Error::other(error),
+        })?;
         let encoded = compiler.encode_file_descriptor_set();
         self.generate(&descriptors_name(protos)?, &encoded, compiler.file_descriptor_set())?;
         let path = |name: &str| includes.iter().map(|it| it.as_ref().join(name)).find(|path| path.exists());
@@ -199,6 +203,8 @@ pub fn compile(protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io
 
 #[cfg(test)]
 mod tests {
+    use protox::prost::Message as _;
+
     use super::*;
 
     /// A folder with these files, and one for the generated ones.
@@ -279,6 +285,21 @@ mod tests {
         fs::remove_file(&set).expect("it is there");
         let said = Builder::default().out_dir(&out).compile_descriptors(&set).expect_err("no file").to_string();
         assert!(said.contains("set.bin: "), "{said}");
+    }
+
+    #[test]
+    fn a_file_with_an_edition_is_read_from_descriptors_only() {
+        let (folder, out) = folder(&[("a.proto", "package a; message A { int32 number = 1; }")]);
+        let mut compiler = Compiler::new([folder.path()]).expect("a compiler");
+        let mut set = compiler.open_file("a.proto").expect("a file").file_descriptor_set();
+        set.file[0].syntax = Some("editions".to_owned());
+        let path = folder.path().join("set.bin");
+        fs::write(&path, set.encode_to_vec()).expect("a file");
+        Builder::default().out_dir(&out).compile_descriptors(&path).expect("code");
+        assert!(read(out.join("a.rs")).contains("pub number: ::core::option::Option<i32>"));
+        fs::write(folder.path().join("b.proto"), "edition = \"2023\";\npackage b;\nmessage B {}\n").expect("a file");
+        let said = Builder::default().out_dir(&out).compile_files(&["b.proto"], &[folder.path()]).expect_err("refused");
+        assert!(said.to_string().contains("b.proto has an edition"), "{said}");
     }
 
     #[test]

@@ -2,12 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
-};
+use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, MessageOptions};
 
+use super::editions::descriptors;
 use super::error::Error;
 use super::schema::{Enum, EnumId, Field, Form, Kind, Message, MessageId, Schema, Shape, by_length};
 use super::text;
@@ -107,7 +105,7 @@ impl Schema {
     /// Compiles encoded `FileDescriptorSet`s with their imports. The first definition of a name counts, so sets may
     /// overlap.
     pub fn new<'a>(sets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Error> {
-        let decoded = sets.into_iter().map(FileDescriptorSet::decode).collect::<Result<Vec<_>, _>>();
+        let decoded = sets.into_iter().map(descriptors).collect::<Result<Vec<_>, _>>();
         let sets = decoded.map_err(|error| Error::new(format!("a file descriptor set cannot be read: {error}")))?;
         let mut collected = Collected::default();
         for file in sets.iter().flat_map(|set| &set.file) {
@@ -199,7 +197,8 @@ impl<'a> Compiler<'a> {
             shape,
             takes_null: matches!(shape, Shape::Single { .. })
                 && (kind == Kind::Null || type_name == "google.protobuf.Value"),
-            oneof: field.oneof_index.and_then(|index| u16::try_from(index).ok()),
+            // The oneof of an optional field is synthetic.
+            oneof: field.oneof_index.filter(|_| !field.proto3_optional()).and_then(|index| u16::try_from(index).ok()),
             member: String::from_utf8_lossy(&member).into(),
         })
     }
@@ -210,9 +209,8 @@ fn is_entry(descriptor: &DescriptorProto) -> bool {
 }
 
 fn explicit(field: &FieldDescriptorProto, file: &FileDescriptorProto, kind: Kind) -> bool {
-    let always =
-        matches!(kind, Kind::Message(_) | Kind::Group(_)) || field.oneof_index.is_some() || field.proto3_optional();
-    always || file.syntax() != "proto3"
+    let always = matches!(kind, Kind::Message(_) | Kind::Group(_)) || field.label() == Label::Required;
+    always || field.oneof_index.is_some() || field.proto3_optional() || file.syntax() != "proto3"
 }
 
 fn packed(field: &FieldDescriptorProto, file: &FileDescriptorProto, kind: Kind) -> bool {

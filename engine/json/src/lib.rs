@@ -5,10 +5,10 @@
 //! contracts; a message has at most 8 bytes for each byte of JSON. Must not know HTTP, methods or statuses.
 //!
 //! Implements: protobuf's "`ProtoJSON` Format". Unknown JSON members and unknown enum names are ignored, as Connect
-//! requires. Edition features are not read: files of an edition get the defaults of 2023, explicit presence and packed
-//! numbers.
+//! requires.
 
 mod compile;
+mod editions;
 mod error;
 mod known;
 mod number;
@@ -19,6 +19,7 @@ mod text;
 pub mod wire;
 mod write;
 
+pub use editions::descriptors;
 pub use error::Error;
 pub use schema::{MessageId, Schema};
 

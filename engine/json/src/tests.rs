@@ -1,5 +1,6 @@
 //! Examples of the mapping, in both directions.
 
+use super::wire::put_delimited;
 use super::{Error, MessageId, Schema};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
@@ -214,15 +215,32 @@ fn an_extension_has_its_full_name_in_brackets() {
     assert_eq!(read("Old", r#"{"[kinds.more]":"x"}"#).unwrap(), [0xa2, 6, 1, b'x']);
 }
 
+/// Wire bytes of a message of `kinds2.proto` as a file of an edition with these features.
+fn read_with_features(features: &[u8], name: &str, json: &str) -> Vec<u8> {
+    let mut set = Vec::new();
+    for mut file in FileDescriptorSet::decode(&DESCRIPTORS[..]).unwrap().file {
+        let mut options = Vec::new();
+        if file.name() == "kinds2.proto" {
+            file.syntax = Some("editions".to_owned());
+            let len = u8::try_from(features.len()).unwrap();
+            options = [&[0x42, len + 3, 0x92, 3, len], features].concat();
+        }
+        put_delimited(1, &[file.encode_to_vec(), options].concat(), &mut set);
+    }
+    let (schema, mut wire) = (Schema::new([&set[..]]).unwrap(), Vec::new());
+    schema.read(schema.message(name).unwrap(), json.as_bytes(), &mut wire).unwrap();
+    wire
+}
+
 #[test]
-fn a_file_of_an_edition_has_presence_and_packed_numbers() {
-    let mut set = FileDescriptorSet::decode(&DESCRIPTORS[..]).unwrap();
-    let file = set.file.iter_mut().find(|file| file.name() == "kinds2.proto").unwrap();
-    file.syntax = Some("editions".to_owned());
-    let schema = Schema::new([&set.encode_to_vec()[..]]).unwrap();
-    let (old, mut wire) = (schema.message("kinds.Old").unwrap(), Vec::new());
-    schema.read(old, br#"{"needed":0,"apart":[1,2],"packed":[3]}"#, &mut wire).unwrap();
-    assert_eq!(wire, [0x08, 0, 0x1a, 2, 1, 2, 0x22, 1, 3]);
+fn features_of_an_edition_set_presence_and_encoding() {
+    let (old, grouped) = (r#"{"text":"","apart":[1,2],"packed":[3]}"#, r#"{"inner":{"grouped":{}}}"#);
+    assert_eq!(read_with_features(&[], "kinds.Old", old), [0x12, 0, 0x1a, 2, 1, 2, 0x22, 1, 3]);
+    assert_eq!(read_with_features(&[], "kinds.Grouped", grouped), [0x13, 0x22, 0, 0x14]);
+    let (implicit, expanded, delimited) = ([0x08, 2], [0x18, 2], [0x28, 2]);
+    assert_eq!(read_with_features(&implicit, "kinds.Old", old), [0x1a, 2, 1, 2, 0x22, 1, 3]);
+    assert_eq!(read_with_features(&expanded, "kinds.Old", old), [0x12, 0, 0x18, 1, 0x18, 2, 0x20, 3]);
+    assert_eq!(read_with_features(&delimited, "kinds.Grouped", grouped), [0x13, 0x23, 0x24, 0x14]);
 }
 
 #[test]

@@ -96,11 +96,11 @@ impl<'a> Fields<'a> {
     /// Reads a tag: field number and wire type.
     #[inline]
     fn key(&mut self) -> Result<(u64, u8), Malformed> {
-        let key = self.varint()?;
+        let key = u32::try_from(self.varint()?).map_err(|_| Malformed("a field has a number above 536870911"))?;
         if key >> 3 == 0 {
             Err(Malformed("a field has the number 0"))
         } else {
-            Ok((key >> 3, key.to_le_bytes()[0] & 7))
+            Ok((u64::from(key >> 3), key.to_le_bytes()[0] & 7))
         }
     }
 
@@ -304,9 +304,11 @@ mod tests {
     #[test]
     fn bytes_that_are_no_message_end_with_an_error() {
         let groups: [&[u8]; 4] = [&[0x0b], &[0x0c], &[0x0b, 0x14], &[0x0b, 0x13, 0x0c, 0x14]];
+        let large_number: &[u8] = &[0x88, 0x80, 0x80, 0x80, 0x10, 0];
         for bytes in [&[0x08][..], &[0x0a, 5, 1], &[0x09, 1], &[0x0d, 1, 2, 3], &[0x02, 0], &[0x0e], &[0xff; 11]]
             .into_iter()
             .chain(groups)
+            .chain([large_number])
         {
             let read: Vec<_> = Fields::of(bytes).collect();
             assert!(matches!(read[..], [Err(_)]), "{bytes:?}: {read:?}");

@@ -37,6 +37,10 @@ pub trait Accept: Clone + Send + 'static {
     fn cannot_accept(&self, _error: &io::Error) {}
 }
 
+/// Time without a request after which a drain closes a connection. A client that has just been answered, or has just
+/// connected, may be sending its next request.
+pub const QUIET_MAX: Duration = Duration::from_millis(250);
+
 /// Accepts connections until `shutdown` is ready, on `workers` in turn, or on this runtime if there are none; then
 /// waits until all have ended, for `drain_timeout` at most.
 pub async fn accept<A: Accept>(

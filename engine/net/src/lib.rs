@@ -5,12 +5,14 @@
 //! Must not know any protocol above TCP and TLS.
 
 mod accept;
+mod live;
 mod permits;
 mod shares;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use accept::{Accept, accept, before, turned_on};
+pub use accept::{Accept, QUIET_MAX, accept, before, turned_on};
+pub use live::Live;
 pub use permits::{Permit, Permits, Standing};
 pub use shares::{Apart, CallPermits, Caller, Client, Share, Shares};
 #[cfg(feature = "tls")]

@@ -1,6 +1,6 @@
 //! Permits for the connections of a listener, of which one client may hold all. When none is free, one connection makes
-//! room for a newcomer: idle before busy, without a credential before with one, of the client with most connections, and
-//! of those the one that has been silent longest.
+//! room for a newcomer: idle before busy, without a credential before with one, of the client with most connections,
+//! and of those the one that has been silent longest.
 //!
 //! A connection that makes room releases its permit at once and is drained. Until it ends it holds one of a few extra
 //! permits, as do connections that are only refused.
@@ -17,6 +17,7 @@ use atomic_waker::AtomicWaker;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::live::Live;
 use super::shares::Client;
 
 /// The permits of a listener; clones share them.
@@ -24,9 +25,9 @@ use super::shares::Client;
 pub struct Permits(Arc<Inner>);
 
 struct Inner {
-    connections_max: usize,
-    /// Extra permits.
-    extra_max: usize,
+    connections_max: Live,
+    /// Extra permits; one at least.
+    extra_max: Live,
     asks_callers: bool,
     opened_at: Instant,
     table: Mutex<Table>,
@@ -91,7 +92,7 @@ impl Table {
             let held = standing.held.load(Relaxed);
             // A client that still has as many as the newcomer afterwards gives way; its connections that are busy or
             // have a credential, only above three quarters of all permits.
-            let is_larger = held > own + 1 && (!(is_busy || is_known) || held > inner.connections_max / 4 * 3);
+            let is_larger = held > own + 1 && (!(is_busy || is_known) || held > inner.connections_max.get() / 4 * 3);
             let is_stranger = inner.asks_callers && !is_busy && !is_known;
             let active_ms = standing.active_ms.load(Relaxed);
             (is_larger || is_stranger).then_some(((is_busy, is_known, Reverse(held), active_ms), *number))
@@ -101,15 +102,15 @@ impl Table {
 }
 
 impl Permits {
-    /// Creates `connections_max` permits, and `extra_max` for connections that are refused or leave. If `asks_callers`, an idle
-    /// connection without a credential makes room for any newcomer, otherwise only for one of a client with fewer
-    /// connections.
-    pub fn new(connections_max: usize, extra_max: usize, asks_callers: bool) -> Self {
+    /// Creates `connections_max` permits, and `extra_max` for connections that are refused or leave. If `asks_callers`,
+    /// an idle connection without a credential makes room for any newcomer, otherwise only for one of a client with
+    /// fewer connections.
+    pub fn new(connections_max: impl Into<Live>, extra_max: impl Into<Live>, asks_callers: bool) -> Self {
         let (table, freed, crowded) = Default::default();
         let opened_at = Instant::now();
         Self(Arc::new(Inner {
-            connections_max,
-            extra_max: extra_max.max(1),
+            connections_max: connections_max.into(),
+            extra_max: extra_max.into(),
             asks_callers,
             opened_at,
             table,
@@ -126,8 +127,8 @@ impl Permits {
     pub fn take(&self, client: &Client) -> Option<Permit> {
         let mut table = self.lock();
         let mut instead_of = None;
-        if table.served >= self.0.connections_max {
-            if table.others >= self.0.extra_max {
+        if table.served >= self.0.connections_max.get() {
+            if table.others >= self.0.extra_max.get().max(1) {
                 return None;
             }
             let leaving = table.spared(client, &self.0).and_then(|number| table.remove(number))?;
@@ -155,7 +156,7 @@ impl Permits {
 
     fn take_extra(&self, client: &Client) -> Option<Permit> {
         let mut table = self.lock();
-        if table.others >= self.0.extra_max {
+        if table.others >= self.0.extra_max.get().max(1) {
             return None;
         }
         table.others += 1;
@@ -176,7 +177,7 @@ impl Permits {
 
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Permits({} of {} are taken)", self.taken(), self.0.connections_max)
+        write!(f, "Permits({} of {:?} are taken)", self.taken(), self.0.connections_max)
     }
 }
 
@@ -350,6 +351,22 @@ mod tests {
         drop(strangers);
         assert_eq!(permits.taken(), 2);
         drop(next);
+    }
+
+    #[test]
+    fn a_changed_number_holds_for_the_next_connection_and_ends_none() {
+        let most = Live::from(2);
+        let permits = Permits::new(most.at_most(4), most.part(2).at_most(3), false);
+        assert_eq!([(); 2].map(|()| permits.take_extra(&client(2))).iter().flatten().count(), 1);
+        let mut held = take(&permits, 1, 2);
+        assert!(permits.take(&client(1)).is_none());
+        most.set(100);
+        held.extend(take(&permits, 1, 2));
+        assert!(permits.take(&client(1)).is_none(), "it counts up to 4");
+        assert_eq!([(); 4].map(|()| permits.take_extra(&client(2))).iter().flatten().count(), 3);
+        most.set(1);
+        held.truncate(1);
+        assert!(permits.take(&client(1)).is_none() && leaving(&held).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

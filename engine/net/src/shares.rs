@@ -11,6 +11,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::live::Live;
+
 /// Padding against false sharing: two cache lines, because processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -61,15 +63,22 @@ impl fmt::Display for Client {
 }
 
 struct Inner {
-    total: usize,
-    /// Permits that callers without a credential may hold together.
-    open: usize,
+    total: Live,
+    /// A quarter is for callers with a credential.
+    is_reserved: bool,
     taken: Apart<AtomicUsize>,
     open_taken: AtomicUsize,
     holders: Mutex<HashMap<Client, Weak<Holder>>>,
 }
 
 impl Inner {
+    /// Permits that callers without a credential may hold together.
+    #[inline]
+    fn open(&self) -> usize {
+        let total = self.total.get();
+        if self.is_reserved { total / 4 * 3 } else { total }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Client, Weak<Holder>>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,14 +90,14 @@ pub struct Shares(Arc<Inner>);
 
 impl Shares {
     /// Creates `total` permits.
-    pub fn new(total: usize) -> Self {
-        Self::with_open(total, total)
+    pub fn new(total: impl Into<Live>) -> Self {
+        Self::with_reserve(total, false)
     }
 
-    /// Creates `total` permits, of which clients without a credential may hold `open` together.
-    pub fn with_open(total: usize, open: usize) -> Self {
+    /// Creates `total` permits, of which clients without a credential may hold three quarters together if `is_reserved`.
+    pub fn with_reserve(total: impl Into<Live>, is_reserved: bool) -> Self {
         let (taken, open_taken) = (Apart(AtomicUsize::new(0)), AtomicUsize::new(0));
-        Self(Arc::new(Inner { total, open: open.min(total), taken, open_taken, holders: Mutex::default() }))
+        Self(Arc::new(Inner { total: total.into(), is_reserved, taken, open_taken, holders: Mutex::default() }))
     }
 
     /// Takes a permit; `None` if all are taken, or if the client holds its share already.
@@ -104,7 +113,7 @@ impl Shares {
     /// True if any client may take a permit, however many it holds.
     #[inline]
     fn has_plenty(&self) -> bool {
-        self.taken() < self.0.open / (TIMES_FREE + 1) * TIMES_FREE
+        self.taken() < self.0.open() / (TIMES_FREE + 1) * TIMES_FREE
     }
 
     /// The client's holder; frequent callers should keep it.
@@ -122,7 +131,7 @@ impl Shares {
 
 impl fmt::Debug for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shares({} of {} are taken)", self.taken(), self.0.total)
+        write!(f, "Shares({} of {:?} are taken)", self.taken(), self.0.total)
     }
 }
 
@@ -138,11 +147,11 @@ impl Holder {
     #[inline]
     fn may_take(&self, taken: usize) -> bool {
         let shares = &*self.shares;
-        let free = shares.total.saturating_sub(taken);
+        let free = shares.total.get().saturating_sub(taken);
         let free = if self.client.has_credential() {
             free
         } else {
-            free.min(shares.open.saturating_sub(shares.open_taken.load(Relaxed)))
+            free.min(shares.open().saturating_sub(shares.open_taken.load(Relaxed)))
         };
         self.held.load(Relaxed) < free.saturating_mul(TIMES_FREE)
     }
@@ -317,6 +326,17 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_number_holds_for_the_next_permit_and_takes_none_away() {
+        let total = Live::from(4);
+        let shares = Shares::new(total.clone());
+        let held = all(&shares, &client(0));
+        total.set(8);
+        assert_eq!((held.len(), all(&shares, &client(0)).len()), (3, 3));
+        total.set(2);
+        assert!(shares.take(client(1)).is_none() && shares.taken() == 3);
+    }
+
+    #[test]
     fn fewer_than_four_permits_are_too_few_to_leave_one() {
         for total in 0..4 {
             assert_eq!(all(&Shares::new(total), &Client::Unknown).len(), total);
@@ -337,7 +357,7 @@ mod tests {
 
     #[test]
     fn callers_without_a_credential_leave_the_others_their_part() {
-        let shares = Shares::with_open(64, 48);
+        let shares = Shares::with_reserve(64, true);
         let strangers: Vec<Share> = (0..100).flat_map(|number| all(&shares, &client(number))).collect();
         assert_eq!(strangers.len(), 48);
         assert_eq!(all(&shares, &Client::Credential("till".into())).len(), 12, "three quarters of 16");

@@ -58,6 +58,7 @@ pub mod server;
 mod services;
 mod status;
 mod timeout;
+mod trace;
 mod unfold;
 mod wake;
 
@@ -81,4 +82,5 @@ pub use services::health;
 pub use status::{Code, Details, Reach, Status};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
+pub use trace::TraceContext;
 pub use unfold::{Unfold, unfold};

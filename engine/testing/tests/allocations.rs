@@ -1,14 +1,14 @@
-//! A unary call that answers at once allocates nothing on a warm connection.
+//! A unary call that answers at once allocates nothing on a warm connection, also if others are traced.
 //!
 //! A counting allocator needs `unsafe`, which our code must not have, so the counter comes from a crate. It counts all
 //! threads, so this process holds one test: other tests' harness keeps a thread that allocates now and then.
 
 use std::alloc::System;
 use std::future::pending;
+use std::sync::Arc;
 
-use quire_rpc::Server;
-use quire_rpc::server::{Answer, Call, Later};
-use quire_rpc::{Encoded, Request, Response, Status, Streaming};
+use quire_rpc::server::{Answer, Call, Later, NoObserver, Observer};
+use quire_rpc::{Encoded, Request, Response, Server, Status, Streaming};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_server::{Echo, EchoServer};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -55,6 +55,15 @@ impl Echo for Numbers {
     }
 }
 
+/// Traces calls, but none of these.
+struct Tracer;
+
+impl Observer for Tracer {
+    fn wants_traces(&self) -> bool {
+        true
+    }
+}
+
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -91,8 +100,8 @@ fn requests(path: &str, ids: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     .collect()
 }
 
-async fn check(path: &str) {
-    let server = Server::builder().add_service(EchoServer::new(Numbers)).build();
+async fn check(path: &str, observer: Arc<dyn Observer>) {
+    let server = Server::builder().add_service(EchoServer::new(Numbers)).observer(observer).build();
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move { server.serve_connection(theirs, quire_rpc::Peer::default(), pending()).await });
     io.write_all(&[&quire_rpc::http2::PREFACE[..], &frame(4, 0, 0, &[])].concat()).await.unwrap();
@@ -112,6 +121,7 @@ async fn check(path: &str) {
 fn main() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     for path in ["/testing.Echo/Call", "/testing.Echo/Same", "/testing.Echo/Late"] {
-        runtime.block_on(check(path));
+        runtime.block_on(check(path, Arc::new(NoObserver)));
+        runtime.block_on(check(path, Arc::new(Tracer)));
     }
 }

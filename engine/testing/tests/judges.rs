@@ -1,4 +1,5 @@
-//! Third-party judges: h2spec, grpc-go's interoperability client and server, connectconformance.
+//! Third-party judges: h2spec, grpc-go's interoperability client and server, connectconformance, and, with the feature
+//! `protobuf-testee`, protobuf's conformance suite.
 //!
 //! They run only on request (`cargo test -p rpc-testing --test judges -- --ignored`), with the folder they are
 //! installed in named by `ENGINE_TOOLS`:
@@ -8,6 +9,7 @@
 //! go install google.golang.org/grpc/interop/client@v1.85.0
 //! go install google.golang.org/grpc/interop/server@v1.85.0
 //! go install connectrpc.com/conformance/cmd/connectconformance@v1.0.6
+//! engine/testing/protobuf/install.sh target/tools
 //! ```
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -172,6 +174,25 @@ fn connectconformance_finds_no_failure_of_our_server() {
 #[ignore = "needs connectconformance"]
 fn connectconformance_finds_no_failure_of_our_channel() {
     connectconformance("client", env!("CARGO_BIN_EXE_conformance-client"));
+}
+
+/// Messages take both paths through the testee: decoded by prost, and as bytes.
+#[cfg(feature = "protobuf-testee")]
+#[test]
+fn protobufs_suite_finds_no_failure_but_the_listed_ones() {
+    for path in ["messages", "bytes"] {
+        let list = format!("{}/protobuf/{path}.txt", env!("CARGO_MANIFEST_DIR"));
+        let output = Command::new(tool("conformance_test_runner"))
+            .args(["--enforce_recommended", "--maximum_edition", "2024", "--output_dir", env!("CARGO_TARGET_TMPDIR")])
+            .args(["--failure_list", &list, env!("CARGO_BIN_EXE_protobuf-testee"), path])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success() && text(&output).contains(" 0 unexpected failures"),
+            "{path}: {}",
+            text(&output)
+        );
+    }
 }
 
 fn body(size: usize) -> Payload {

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
@@ -14,12 +15,13 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until, timeout};
 
 use super::call::attempt::{Attempt, untouched};
 use super::call::http::{CarrierSettings, RequestBody, carry, connection_ended};
 use super::channel::subchannel::{Command, State, Subchannel, WaitingCalls};
 use super::channel::target::{Counters, Target};
+use super::service_config::LoadBalancing;
 use super::settings::{ConnectBackoff, ConnectError, Settings};
 use crate::failure::{TransportError, TransportFailure};
 use crate::lifetime::Lifetime;
@@ -101,7 +103,7 @@ struct Pool {
 
 /// Creates a subchannel and spawns its task, which manages the connections.
 pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Subchannel> {
-    let subchannel = Subchannel::new(settings);
+    let subchannel = Subchannel::new(settings, None);
     let shared = Shared {
         target: Arc::clone(target),
         settings: Arc::clone(settings),
@@ -263,9 +265,12 @@ async fn connect(
     counters: Arc<Counters>,
     settings: Arc<Settings>,
 ) -> Result<Connection, TransportError> {
-    let deadline = Instant::now() + settings.connect_timeout;
-    let connected = timeout_at(deadline, target.connect(&counters)).await;
-    let io = connected.map_err(|_| TransportError::new(TransportFailure::Timeout, "no connection in time"))??;
+    let mut servers = target.resolve(settings.connect_timeout).await?;
+    if target.policy == LoadBalancing::RoundRobin {
+        let turn = target.turn.fetch_add(1, Ordering::Relaxed) % servers.len();
+        servers.rotate_left(turn);
+    }
+    let io = target.connect(&mut servers, &counters, settings.connect_timeout).await?;
     let mut builder = Builder::new();
     builder.max_buf_size(BUFFER_BYTES_MAX);
     let (sender, connection) =

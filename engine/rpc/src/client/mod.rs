@@ -16,7 +16,7 @@ pub use call::raw::{HttpAnswer, HttpFailure, HttpRequest, RawAnswer, RawReply, W
 pub use channel::target::{Address, Connector, NO_TLS, ONLY_TLS, Resolver, Traffic, UNTRUSTED};
 pub use channel::{Builder, Channel};
 pub use service_config::{
-    HedgingPolicy, MethodConfig, Repeat, RetryPolicy, RetryThrottling, ServiceConfig, ServiceConfigError,
+    HedgingPolicy, LoadBalancing, MethodConfig, Repeat, RetryPolicy, RetryThrottling, ServiceConfig, ServiceConfigError,
 };
 pub use settings::{ConnectError, HttpVersion, Protocol, Settings};
 #[cfg(feature = "tower")]

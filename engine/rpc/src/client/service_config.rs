@@ -1,4 +1,5 @@
-//! A channel's service config: deadline, retries or hedging of each method, from code or from gRPC's JSON.
+//! A channel's service config: load balancing, and deadline, retries or hedging of each method, from code or from
+//! gRPC's JSON.
 //!
 //! Implements: gRPC's "Service Config in gRPC", its method configs; "gRPC Retry Design" (A6), "Configuration Language".
 
@@ -44,6 +45,27 @@ pub struct ServiceConfig {
     /// By `/package.Service/Method`, `/package.Service/`, or nothing for all.
     methods: HashMap<String, Arc<MethodConfig>>,
     throttling: Option<RetryThrottling>,
+    load_balancing: LoadBalancing,
+    /// The service whose health is watched.
+    health_check: Option<String>,
+}
+
+/// Choice among the addresses of a channel's servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadBalancing {
+    /// Connections go to the first address that can be reached.
+    PickFirst {
+        /// True to try the addresses in random order.
+        shuffles: bool,
+    },
+    /// Connections go to all addresses, and calls to those in turn that are ready.
+    RoundRobin,
+}
+
+impl Default for LoadBalancing {
+    fn default() -> Self {
+        Self::PickFirst { shuffles: false }
+    }
 }
 
 /// Settings of a method.
@@ -145,6 +167,30 @@ impl ServiceConfig {
     pub fn with_throttling(mut self, throttling: RetryThrottling) -> Self {
         self.throttling = Some(throttling);
         self
+    }
+
+    /// Sets the load balancing.
+    #[must_use]
+    pub fn with_load_balancing(mut self, policy: LoadBalancing) -> Self {
+        self.load_balancing = policy;
+        self
+    }
+
+    /// Makes round robin use only servers that report by gRPC's health service that they serve `service` (empty: the
+    /// server), and those without the health service. Needs HTTP/2; `pick_first` ignores it.
+    #[must_use]
+    pub fn with_health_check(mut self, service: impl Into<String>) -> Self {
+        self.health_check = Some(service.into());
+        self
+    }
+
+    /// The service whose health is checked, if the load balancing does so.
+    pub(super) fn health_check(&self) -> Option<&str> {
+        self.health_check.as_deref().filter(|_| self.load_balancing == LoadBalancing::RoundRobin)
+    }
+
+    pub(super) fn load_balancing(&self) -> LoadBalancing {
+        self.load_balancing
     }
 
     /// Config of the method with this path.
@@ -250,8 +296,19 @@ impl FromStr for ServiceConfig {
     fn from_str(text: &str) -> Result<Self, ServiceConfigError> {
         let no_json = |error| ServiceConfigError(format!("the service config cannot be read as JSON: {error}"));
         let root = serde_json::from_str(text).map_err(no_json)?;
-        let root = Object::of(&root, String::new(), &["methodConfig", "retryThrottling"])?;
+        let root = Object::of(
+            &root,
+            String::new(),
+            &["healthCheckConfig", "loadBalancingConfig", "methodConfig", "retryThrottling"],
+        )?;
         let mut config = Self::default();
+        if let Some(policies) = root.optional("loadBalancingConfig", "a list of objects", Value::as_array)? {
+            config.load_balancing = root.load_balancing(policies)?;
+        }
+        if let Some(object) = root.object("healthCheckConfig", &["serviceName"])? {
+            config.health_check =
+                Some(object.optional("serviceName", "text", Value::as_str)?.unwrap_or_default().to_owned());
+        }
         let methods = root.optional("methodConfig", "a list of objects", Value::as_array)?;
         for (index, value) in methods.into_iter().flatten().enumerate() {
             let known = ["name", "timeout", "waitForReady", "retryPolicy", "hedgingPolicy"];
@@ -332,6 +389,25 @@ impl<'a> Object<'a> {
     fn object(&self, name: &str, known: &[&str]) -> Result<Option<Self>, ServiceConfigError> {
         let dot = if self.place.is_empty() { "" } else { "." };
         self.get(name).map(|value| Self::of(value, format!("{}{dot}{name}", self.place), known)).transpose()
+    }
+
+    /// The first policy of a list that is known.
+    fn load_balancing(&self, policies: &'a [Value]) -> Result<LoadBalancing, ServiceConfigError> {
+        for (index, policy) in policies.iter().enumerate() {
+            let fields = policy.as_object().into_iter().flatten();
+            for (name, value) in fields {
+                let place = format!("loadBalancingConfig[{index}].{name}");
+                if name == "round_robin" {
+                    return Self::of(value, place, &[]).map(|_| LoadBalancing::RoundRobin);
+                }
+                if name == "pick_first" {
+                    let object = Self::of(value, place, &["shuffleAddressList"])?;
+                    let shuffles = object.optional("shuffleAddressList", "true or false", Value::as_bool)?;
+                    return Ok(LoadBalancing::PickFirst { shuffles: shuffles.unwrap_or(false) });
+                }
+            }
+        }
+        Err(self.wrong("loadBalancingConfig", "has no known policy: it must have pick_first or round_robin"))
     }
 
     /// Names of a method config, as [`ServiceConfig::with_method`] takes them.
@@ -543,6 +619,28 @@ mod tests {
         }
         assert!(refused("{").starts_with("the service config cannot be read as JSON"));
         assert_eq!(refused("[]"), "the service config is []: it must be an object");
+    }
+
+    #[test]
+    fn the_first_known_policy_balances_the_load() {
+        let read = |policies: &str| format!(r#"{{"loadBalancingConfig":{policies}}}"#).parse::<ServiceConfig>();
+        for (policies, policy) in [
+            (r#"[{"grpclb":{"a":1}},{"round_robin":{}},{"pick_first":{}}]"#, LoadBalancing::RoundRobin),
+            (r#"[{"pick_first":{}}]"#, LoadBalancing::default()),
+            (r#"[{"pick_first":{"shuffleAddressList":true}}]"#, LoadBalancing::PickFirst { shuffles: true }),
+        ] {
+            assert_eq!(read(policies).unwrap().load_balancing(), policy);
+        }
+        for (policies, error) in [
+            ("[]", "loadBalancingConfig has no known policy"),
+            (r#"[{"grpclb":{}}]"#, "loadBalancingConfig has no known policy"),
+            (r#"{"round_robin":{}}"#, r#"loadBalancingConfig is {"round_robin":{}}: it must be a list"#),
+            (r#"[{"round_robin":1}]"#, "loadBalancingConfig[0].round_robin is 1: it must be an object"),
+            (r#"[{"pick_first":{"a":1}}]"#, "loadBalancingConfig[0].pick_first.a is not supported"),
+        ] {
+            let refused = read(policies).unwrap_err().to_string();
+            assert!(refused.starts_with(error), "{refused}");
+        }
     }
 
     #[test]

@@ -65,8 +65,11 @@ pub struct Settings {
     pub http1_connections_max: usize,
     /// Limits of each HTTP/2 connection.
     pub http2: quire_http2::Config,
-    /// Number of HTTP/2 connections; calls use them in turn, skipping unreachable ones.
+    /// Number of HTTP/2 connections, with round robin to each server; calls use them in turn, skipping unreachable
+    /// ones.
     pub connections: usize,
+    /// Servers that round robin uses; the addresses of further ones are ignored.
+    pub servers_max: usize,
     /// Concurrent calls on a connection, if the server allows as many; further ones wait.
     pub calls_per_connection_max: usize,
     /// Calls waiting for a connection or a slot on it; further ones fail with `RESOURCE_EXHAUSTED`.
@@ -79,9 +82,11 @@ pub struct Settings {
     pub is_message_per_frame: bool,
     /// Unsent bytes of a connection above which its streams are not polled for messages.
     pub output_bytes_max: usize,
-    /// Time limit for TCP, TLS and the server's first frame.
+    /// Time limit for the resolver, and at each address for TCP and TLS, for the server's first frame, and for the
+    /// first report of each watch of its health.
     pub connect_timeout: Duration,
-    /// Pause after the first failure to connect; doubles with each further one.
+    /// Pause after the first failure to connect; doubles with each further one. Round robin's connections to a server
+    /// begin at least half of this apart.
     pub reconnect_first: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
@@ -95,7 +100,7 @@ pub struct Settings {
     pub connection_age_max: Option<Duration>,
     /// Part of the last two limits, from 0 to 1, by which each connection's own may be shorter or longer, at random.
     pub connection_jitter: f64,
-    /// Deadlines, retries and hedging by method; by default there are none.
+    /// Load balancing; and deadlines, retries and hedging by method, of which there are none by default.
     pub service_config: ServiceConfig,
     /// Compression of requests, and the minimum size to compress.
     pub compression: Option<(Encoding, usize)>,
@@ -121,6 +126,7 @@ impl Default for Settings {
                 ..quire_http2::Config::default()
             },
             connections: 1,
+            servers_max: 256,
             calls_per_connection_max: 1024,
             waiting_calls_max: 100_000,
             message_bytes_max: 4 * 1024 * 1024,
@@ -208,16 +214,21 @@ fn backoff(first: Duration, max: Duration, doublings: u32) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
+/// Shortest pause, so that settings without one make no busy loop.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
 /// Pauses between failed attempts to connect (gRPC's "Connection Backoff").
 pub(super) struct ConnectBackoff {
-    first: Duration,
+    /// Pause after the first failure, before its random part is taken off.
+    pub(super) first: Duration,
     max: Duration,
     failures: u32,
 }
 
 impl ConnectBackoff {
     pub(super) fn new(settings: &Settings) -> Self {
-        Self { first: settings.reconnect_first, max: settings.reconnect_max, failures: 0 }
+        let max = settings.reconnect_max.max(PAUSE_MIN);
+        Self { first: settings.reconnect_first.clamp(PAUSE_MIN, max), max, failures: 0 }
     }
 
     /// Pause after a further failure.

@@ -3,17 +3,17 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::Body as _;
-use tokio::sync::oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::call::attempt::{self, Attempt, HttpHead, Outgoing, ReplyTo};
 use super::call::http::{Layers, WaitsForReady, connection_ended};
-use super::call::prepared::perform;
+use super::call::prepared::perform_transparently;
 use super::channel::Channel;
 use super::settings::HttpVersion;
 use crate::body::{Body, BoxError, ErasedService, fields};
@@ -87,12 +87,13 @@ async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::R
         let wrong = |error| Status::internal(format!("the request's URI is malformed: {error}"));
         parts.uri = uri.build().map_err(wrong)?;
     }
-    let (sender, receiver) = oneshot::channel();
     let head = Arc::new(HttpHead::streamed(&parts, body.is_end_stream()));
     let waits_for_ready = parts.extensions.get::<WaitsForReady>().is_some();
     let body = attempt::Body::Messages(Box::new(Chunks(body)));
-    let attempt = Attempt::http(head, waits_for_ready, body, ReplyTo::Stream(sender));
-    let received = perform(channel, attempt, receiver).await.map_err(|failure| failure.status)?;
+    let attempt = |body, sender| Attempt::http(Arc::clone(&head), waits_for_ready, body, ReplyTo::Stream(sender));
+    let received = perform_transparently(channel, &AtomicBool::new(true), body, attempt)
+        .await
+        .map_err(|failure| failure.status)?;
     let Some(head) = received.metadata.head() else { return Err(Status::internal("the answer has no head")) };
     let mut response = http::Response::new(Body::answer(received.inbox));
     let status = http::StatusCode::from_u16(head.status_code().unwrap_or(0));

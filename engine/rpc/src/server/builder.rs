@@ -175,8 +175,8 @@ impl Builder {
         self.deadlines_for(|_| true, deadlines)
     }
 
-    /// As [`Builder::deadlines`], for the methods `/package.Service/Method` for which `is_for` is true. A method has the
-    /// deadlines that were set last.
+    /// As [`Builder::deadlines`], for the methods `/package.Service/Method` for which `is_for` is true. A method has
+    /// the deadlines that were set last.
     pub fn deadlines_for(mut self, is_for: impl Fn(&str) -> bool + Send + 'static, deadlines: Deadlines) -> Self {
         self.deadlines.push((Box::new(is_for), deadlines));
         self
@@ -250,7 +250,7 @@ impl Builder {
     /// Builds the server.
     pub fn build(mut self) -> Server {
         self.limit_methods();
-        let Limits { calls_max, connections_max, refusals_max, .. } = self.limits;
+        let Limits { calls_max, connections_max, refusals_max, .. } = self.limits.clone();
         for route in &mut self.routes.table {
             let ours = self.interceptors.iter().filter(|(is_for, _)| is_for(&route.path));
             route.interceptors = ours.map(|(_, interceptor)| Arc::clone(interceptor)).collect();
@@ -265,7 +265,8 @@ impl Builder {
             Shared {
                 routes: self.routes,
                 limits: Arc::new(self.limits),
-                has_details: self.observer.wants_details(),
+                wants_details: self.observer.wants_details(),
+                has_traces: self.observer.wants_traces(),
                 observer: self.observer,
                 http: self.http,
                 compression: self.compression,
@@ -277,7 +278,7 @@ impl Builder {
                 permits: Permits::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,
-                calls: Shares::with_open(calls_max, if self.asks_callers { calls_max / 4 * 3 } else { calls_max }),
+                calls: Shares::with_reserve(calls_max, self.asks_callers),
                 freeing: self.freeing,
             }
         });
@@ -286,9 +287,9 @@ impl Builder {
 
     /// Gives the methods that strangers may call, or that are rarely needed, their own shares of the calls.
     fn limit_methods(&mut self) {
-        let watches = Shares::new(self.limits.health_watches_max);
+        let watches = Shares::new(self.limits.health_watches_max.clone());
         self.routes.limit_methods(&["/grpc.health.v1.Health/Watch"], Refusal::HealthWatches, &watches);
-        let streams = Shares::new(self.limits.reflection_streams_max);
+        let streams = Shares::new(self.limits.reflection_streams_max.clone());
         let versions = ["v1", "v1alpha"].map(|v| format!("/grpc.reflection.{v}.ServerReflection/ServerReflectionInfo"));
         let versions = [&*versions[0], &*versions[1]];
         self.routes.limit_methods(&versions, Refusal::ReflectionStreams, &streams);

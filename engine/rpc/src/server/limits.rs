@@ -4,29 +4,32 @@
 
 use std::time::Duration;
 
+use quire_net::Live;
+
 use super::memory::Memory;
 use super::observer::Refusal;
 use crate::lifetime::Lifetime;
 use crate::status::Status;
 
-/// Limits of a server. A field's unit is last in its name; times are [`Duration`]s.
+/// Limits of a server. A field's unit is last in its name; times are [`Duration`]s. A [`Live`] number may be changed while the
+/// server runs; it ends nothing that was admitted.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Limits of each connection's HTTP/2.
     pub http2: quire_http2::Config,
     /// Connections at once. Further ones are answered `RESOURCE_EXHAUSTED` and closed, unless another client has more
     /// and one of them can be spared.
-    pub connections_max: usize,
+    pub connections_max: Live,
     /// Connections at once that are only being refused, or are making room, at least 1; further ones wait to be
     /// accepted.
     pub refusals_max: usize,
     /// Waiting calls at once, over all connections; further ones get `RESOURCE_EXHAUSTED`. Clients have
     /// [`Shares`](super::Shares) of them.
-    pub calls_max: usize,
+    pub calls_max: Live,
     /// Of those calls, health watches, which need no credential; further ones get `RESOURCE_EXHAUSTED`.
-    pub health_watches_max: usize,
+    pub health_watches_max: Live,
     /// Of those calls, reflection streams; further ones get `RESOURCE_EXHAUSTED`.
-    pub reflection_streams_max: usize,
+    pub reflection_streams_max: Live,
     /// Size of a received message, also after decompression.
     pub message_bytes_max: usize,
     /// Incomplete messages of a connection together; a call that would exceed it gets `RESOURCE_EXHAUSTED`.
@@ -77,11 +80,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             http2: quire_http2::Config::default(),
-            connections_max: 10_000,
+            connections_max: Live::from(10_000),
             refusals_max: 100,
-            calls_max: 100_000,
-            health_watches_max: 1024,
-            reflection_streams_max: 128,
+            calls_max: Live::from(100_000),
+            health_watches_max: Live::from(1024),
+            reflection_streams_max: Live::from(128),
             message_bytes_max: 4 * 1024 * 1024,
             gathered_bytes_max: 64 * 1024 * 1024,
             unread_bytes_max: 64 * 1024,
@@ -115,10 +118,12 @@ impl Limits {
     /// Status for a caller refused by this limit.
     pub(super) fn refusal(&self, limit: Refusal) -> Status {
         let (at, advice) = match limit {
-            Refusal::Connections => (self.connections_max, "close idle connections or share one, and try again later"),
-            Refusal::Calls => (self.calls_max, "try again after a pause"),
-            Refusal::HealthWatches => (self.health_watches_max, "end another watch, or call Check"),
-            Refusal::ReflectionStreams => (self.reflection_streams_max, "end another stream of reflection"),
+            Refusal::Connections => {
+                (self.connections_max.get(), "close idle connections or share one, and try again later")
+            }
+            Refusal::Calls => (self.calls_max.get(), "try again after a pause"),
+            Refusal::HealthWatches => (self.health_watches_max.get(), "end another watch, or call Check"),
+            Refusal::ReflectionStreams => (self.reflection_streams_max.get(), "end another stream of reflection"),
             Refusal::MessageBytes => (self.message_bytes_max, "send a smaller message"),
             Refusal::GatheredBytes => (self.gathered_bytes_max, "send fewer unfinished messages on a connection"),
             Refusal::UnsentBytes => (self.unsent_bytes_max, "read the answers that wait"),

@@ -25,8 +25,8 @@ pub use call::service::{Answer, AnswerStream, Answered, Call, Later, LocalArc, M
 pub use deadlines::Deadlines;
 pub use limits::Limits;
 pub use memory::{CUT, Charge, Memory};
-pub use observer::{CallDetails, CallReport, NoObserver, Observer, Refusal};
-pub use quire_net::{Client, Share, Shares};
+pub use observer::{CallDetails, CallReport, CallSpan, CallTimes, NoObserver, Observer, Refusal};
+pub use quire_net::{Client, Live, Share, Shares};
 pub(crate) use registry::ConnectionState;
 pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, OpenConnection};
 #[cfg(feature = "tower")]

@@ -108,12 +108,13 @@ struct Recovering<S> {
 impl<S: HttpService> HttpService for Recovering<S> {
     fn call(&self, mut request: http::Request<Body>) -> ResponseFuture {
         let begun = request.extensions_mut().get_or_insert_default::<Begun>().clone();
-        // Keeps the headers that name the protocol and origin for a failure.
+        // Keeps the headers that name the protocol, origin and trace for a failure.
         let mut same = http::Request::new(Body::default());
         *same.method_mut() = request.method().clone();
         *same.uri_mut() = request.uri().clone();
         *same.version_mut() = request.version();
-        for name in [http::header::CONTENT_TYPE, http::header::ORIGIN] {
+        let [parent, state] = ["traceparent", "tracestate"].map(http::HeaderName::from_static);
+        for name in [http::header::CONTENT_TYPE, http::header::ORIGIN, parent, state] {
             if let Some(value) = request.headers().get(&name) {
                 same.headers_mut().insert(name, value.clone());
             }

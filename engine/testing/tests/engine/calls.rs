@@ -1,6 +1,7 @@
 //! Our channel against our server: every kind of call, and its failures.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -66,7 +67,7 @@ async fn time_of_a_call_is_reported_before_its_answer_whether_it_waits_or_keeps_
 /// Records the details of calls, if wanted.
 #[derive(Default)]
 struct Details {
-    is_wanted: bool,
+    is_wanted: Arc<AtomicBool>,
     calls: Mutex<Vec<Option<Detail>>>,
 }
 
@@ -74,8 +75,8 @@ struct Details {
 type Detail = (String, Code, Option<String>, Option<Vec<u8>>, usize, usize);
 
 impl Observer for Details {
-    fn wants_details(&self) -> bool {
-        self.is_wanted
+    fn wants_details(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_wanted)
     }
 
     fn call_finished(&self, call: &CallReport<'_>) {
@@ -91,7 +92,7 @@ impl Observer for Details {
 
 /// A server whose callers have the credential `till` if they send a request id.
 async fn detailed(is_wanted: bool) -> (Running, Arc<Details>) {
-    let details = Arc::new(Details { is_wanted, ..Details::default() });
+    let details = Arc::new(Details { is_wanted: Arc::new(is_wanted.into()), ..Details::default() });
     let observer = Arc::clone(&details) as Arc<dyn Observer>;
     let named = |_: &str, request: &mut Request<()>| {
         if request.metadata().get("x-request-id").is_some() {
@@ -141,10 +142,21 @@ async fn details_of_a_call_have_its_caller_and_the_bytes_of_all_its_messages() {
 }
 
 #[tokio::test]
-async fn details_are_left_out_unless_they_are_wanted() {
+async fn details_are_left_out_unless_they_are_wanted_when_a_call_begins() {
     let (server, details) = detailed(false).await;
-    server.client().await.call(text("hello")).await.unwrap();
-    assert_eq!(*details.calls.lock().unwrap(), [None]);
+    let client = server.client().await;
+    for is_wanted in [false, true, false, true] {
+        details.is_wanted.store(is_wanted, Ordering::Relaxed);
+        client.call(text("hello")).await.unwrap();
+        let (sender, mut echoes) = open(&client).await;
+        sender.send(text("x")).await.unwrap();
+        echoes.message().await.unwrap().unwrap();
+        details.is_wanted.store(!is_wanted, Ordering::Relaxed);
+        drop(sender);
+        assert!(echoes.message().await.unwrap().is_none());
+        let calls = std::mem::take(&mut *details.calls.lock().unwrap());
+        assert_eq!(calls.iter().map(Option::is_some).collect::<Vec<_>>(), [is_wanted; 2]);
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]
 async fn too_many_calls_are_refused_and_later_ones_served() {
-    let server = Running::new(Limits { calls_max: 2, ..Limits::default() }).await;
+    let server = Running::new(Limits { calls_max: 2.into(), ..Limits::default() }).await;
     let client = server.client().await;
     let held = [open(&client).await, open(&client).await];
     assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::ResourceExhausted);
@@ -26,7 +26,7 @@ async fn too_many_calls_are_refused_and_later_ones_served() {
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
-    let server = Running::new(Limits { connections_max: 1, ..Limits::default() }).await;
+    let server = Running::new(Limits { connections_max: 1.into(), ..Limits::default() }).await;
     let first = server.client().await;
     first.call(text("x")).await.unwrap();
     let second = server.client().await;

@@ -13,7 +13,7 @@ use quire_rpc::http2::ConnectionError;
 use quire_rpc::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use quire_rpc::{Code, Reach, Request, Server, Status};
 use rpc_testing::EchoService;
-use rpc_testing::proto::echo_client::EchoClient;
+use rpc_testing::proto::echo_client::{self, EchoClient};
 use rpc_testing::proto::echo_server::EchoServer;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
@@ -212,7 +212,10 @@ async fn a_stream_that_the_server_resets() {
         (1, Code::Internal, Reach::Unanswered),
     ] {
         let reset = frame(3, 0, 1, &u32::to_be_bytes(error));
-        let status = failed(answered(reset, false, Settings::default())).await;
+        let channel = answered(reset, false, Settings::default()).connect_lazy().unwrap();
+        // A raw call is not repeated.
+        let request = Request::new(channel.wire_message(&[]));
+        let status = channel.unary_raw(&echo_client::CALL, request).await.reply.unwrap_err();
         assert_eq!(row(&status), (code, reach, None), "{error}: {status}");
     }
 }

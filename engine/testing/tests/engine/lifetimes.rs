@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use quire_rpc::client::{Channel, HttpVersion, Protocol, Settings};
 use quire_rpc::server::Observer;
-use quire_rpc::{Limits, Server};
-use rpc_testing::EchoService;
+use quire_rpc::{Limits, Peer, Server};
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
+use rpc_testing::{EchoService, PlainHttp};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use crate::support::{NEVER, in_memory, text};
+use crate::support::{NEVER, frame, greeting, in_memory, text};
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 
@@ -129,5 +131,57 @@ async fn connections_of_http1_end_by_age_and_idle_time_on_either_side() {
             let after = began.elapsed().as_millis();
             assert!((900..1_200).contains(&after), "{after} ms");
         }
+    }
+}
+
+/// The peer's end of a connection whose server drains at the signal.
+fn draining_at(signal: impl Future<Output = ()> + Send + 'static) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(4096);
+    let server = Server::builder().http(PlainHttp).build();
+    tokio::spawn(async move { server.serve_connection(theirs, Peer::default(), signal).await });
+    ours
+}
+
+const GET: &[u8] = b"GET /one HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_connects_as_a_drain_begins_is_answered() {
+    let http2 = [greeting(), frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x01, 1, b'h'])].concat();
+    for first in [GET, &http2] {
+        for turns in [0, 9] {
+            let mut peer = draining_at(std::future::ready(()));
+            for _ in 0..turns {
+                yield_now().await;
+            }
+            peer.write_all(first).await.unwrap();
+            let mut answer = Vec::new();
+            peer.read_to_end(&mut answer).await.unwrap();
+            assert!(answer.windows(6).any(|window| window == b"hello "), "{}", answer.escape_ascii());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_drain_a_request_that_follows_an_answer_is_answered_and_a_quiet_connection_of_http1_is_closed() {
+    for quiet_seconds in [0, 1] {
+        let (drain, mut drains) = watch::channel(false);
+        let mut peer = draining_at(async move { drop(drains.wait_for(|drains| *drains).await) });
+        peer.write_all(GET).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.windows(5).any(|window| window == b"/one\n") {
+            assert_ne!(peer.read_buf(&mut answer).await.unwrap(), 0);
+        }
+        assert!(!answer.windows(5).any(|window| window == b"close"));
+        tokio::time::sleep(Duration::from_secs(quiet_seconds)).await;
+        let began = Instant::now();
+        drain.send_replace(true);
+        for _ in 0..9 {
+            yield_now().await;
+        }
+        let sent = peer.write_all(GET).await;
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).await.unwrap();
+        assert!(began.elapsed() < Duration::from_millis(10), "{:?}", began.elapsed());
+        assert_eq!(answer.contains("connection: close") && sent.is_ok(), quiet_seconds == 0, "{answer}");
     }
 }

@@ -19,7 +19,7 @@ fn slow(client: &EchoClient, delay_ms: u32) -> tokio::task::JoinHandle<Result<()
 
 #[tokio::test]
 async fn every_connection_too_many_is_refused_aloud_however_few_places_refusals_have() {
-    let server = Running::new(Limits { connections_max: 1, refusals_max: 2, ..Limits::default() }).await;
+    let server = Running::new(Limits { connections_max: 1.into(), refusals_max: 2, ..Limits::default() }).await;
     let first = TcpStream::connect(server.address).await.unwrap();
     let silent = TcpStream::connect(server.address).await.unwrap();
     let mut calls = tokio::task::JoinSet::new();
@@ -38,7 +38,7 @@ async fn every_connection_too_many_is_refused_aloud_however_few_places_refusals_
 
 #[tokio::test]
 async fn a_connection_too_many_that_says_nothing_keeps_its_place_for_a_second_only() {
-    let server = Running::new(Limits { connections_max: 0, refusals_max: 1, ..Limits::default() }).await;
+    let server = Running::new(Limits { connections_max: 0.into(), refusals_max: 1, ..Limits::default() }).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let slow_head = async {
         let mut slow = TcpStream::connect(server.address).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_connection_too_many_that_says_nothing_keeps_its_place_for_a_second_on
 
 #[tokio::test]
 async fn http1_connection_too_many_is_told_to_come_back() {
-    let server = Running::new(Limits { connections_max: 0, ..Limits::default() }).await;
+    let server = Running::new(Limits { connections_max: 0.into(), ..Limits::default() }).await;
     let mut http1 = TcpStream::connect(server.address).await.unwrap();
     http1.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     let mut answer = String::new();
@@ -116,7 +116,7 @@ async fn a_call_that_an_interceptor_refuses_is_answered_before_its_body() {
 #[tokio::test]
 async fn watches_of_health_have_few_places_of_their_own() {
     let (reporter, health) = HealthReporter::new();
-    let limits = Limits { health_watches_max: 4, ..Limits::default() };
+    let limits = Limits { health_watches_max: 4.into(), ..Limits::default() };
     let server = Running::with(limits, |builder| builder.add_service(health)).await;
     let client = HealthClient::new(server.channel(Settings::default()).await);
     let watch = async || client.watch(HealthCheckRequest::default()).await;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod calls;
+mod cancellation;
 mod channels;
 mod connections;
 mod deadlines;
@@ -19,3 +20,5 @@ mod standard;
 #[path = "../support/mod.rs"]
 mod support;
 mod tower;
+mod traces;
+mod transparent;

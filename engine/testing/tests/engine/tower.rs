@@ -111,7 +111,7 @@ async fn a_layer_that_gives_up_fails_the_call_in_its_own_protocol_and_once() {
 
 /// Refuses every call with a status.
 #[derive(Clone)]
-struct Refusing;
+pub(crate) struct Refusing;
 
 impl Service<http::Request<Body>> for Refusing {
     type Response = http::Response<Body>;

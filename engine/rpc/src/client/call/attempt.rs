@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::uri::Authority;
 use quire_http2::{Field, Indexing, is_hop_by_hop};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::path::{CacheSlot, Path, PathRef};
@@ -59,6 +59,17 @@ pub(crate) enum Body {
     Messages(Box<dyn Outgoing>),
 }
 
+impl Body {
+    /// The framed message; empty for a stream.
+    pub(crate) fn framed(&self) -> &[u8] {
+        match self {
+            Self::Message(framed) => framed,
+            Self::Shared(framed) => framed,
+            Self::Messages(_) => &[],
+        }
+    }
+}
+
 /// Outgoing messages, encoded as there is room for them.
 pub(crate) trait Outgoing: Send {
     /// Appends the next framed message; `false` at the end.
@@ -73,6 +84,8 @@ pub(crate) enum ReplyTo {
         is_timed: bool,
         /// True if the caller discards the response's message; it is returned empty.
         is_unread: bool,
+        /// Gets the attempt's number once the response has begun, if the caller hedges.
+        begun: Option<(mpsc::UnboundedSender<u32>, u32)>,
     },
     Stream(oneshot::Sender<Result<StreamResponse, Failure>>),
 }
@@ -102,12 +115,26 @@ pub(crate) struct Failure {
     pub(crate) head_at: Option<std::time::Instant>,
     /// True if the response had begun, so that the call must not be repeated.
     pub(crate) is_committed: bool,
+    /// Set if the server has not processed the request, so that another attempt is transparent to the caller.
+    pub(crate) unprocessed: Option<Unprocessed>,
+}
+
+/// A request that the server has not processed.
+pub(crate) struct Unprocessed {
+    pub(crate) body: Body,
+    /// True if it was sent, and the server refused it.
+    pub(crate) was_sent: bool,
 }
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        Self { status, head_at: None, is_committed: false }
+        Self { status, head_at: None, is_committed: false, unprocessed: None }
     }
+}
+
+/// Status of a call at its deadline.
+pub(crate) fn late() -> Status {
+    Status::deadline_exceeded("time is up")
 }
 
 /// Marks a failure before which the server has done nothing.
@@ -116,15 +143,20 @@ pub(crate) fn untouched(status: Status) -> Status {
 }
 
 impl ReplyTo {
-    pub(crate) fn unary(to: oneshot::Sender<Result<UnaryResponse, Failure>>) -> Self {
-        Self::Unary { to, is_timed: false, is_unread: false }
+    /// True if no one waits for the response.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Unary { to, .. } => to.is_closed(),
+            Self::Stream(to) => to.is_closed(),
+        }
     }
 
-    pub(crate) fn fail(self, status: Status) {
+    pub(crate) fn fail(self, failure: impl Into<Failure>) {
+        let failure = failure.into();
         // If the caller is gone, the failure is dropped.
         match self {
-            Self::Unary { to, .. } => drop(to.send(Err(status.into()))),
-            Self::Stream(to) => drop(to.send(Err(status.into()))),
+            Self::Unary { to, .. } => drop(to.send(Err(failure))),
+            Self::Stream(to) => drop(to.send(Err(failure))),
         }
     }
 }
@@ -153,6 +185,13 @@ impl Attempt {
         }
     }
 
+    /// Fails the attempt, which was not sent, so that another is made on another subchannel.
+    pub(crate) fn turn_back(self) {
+        let unprocessed = Some(Unprocessed { body: self.body, was_sent: false });
+        let status = untouched(Status::unavailable("the server is gone"));
+        self.reply_to.fail(Failure { unprocessed, ..status.into() });
+    }
+
     /// Time left until the deadline; fails if that has passed.
     pub(crate) fn timeout(&self, now: Instant) -> Result<Option<Duration>, Status> {
         let late = || untouched(Status::deadline_exceeded("time was up before the call began"));
@@ -176,11 +215,7 @@ impl Attempt {
 
     /// Compression of the request's messages. For a body of one message, whether that message was compressed.
     fn encoding(&self) -> Option<Encoding> {
-        let is_compressed = || match &self.body {
-            Body::Message(framed) => framed.first() == Some(&1),
-            Body::Shared(framed) => framed.first() == Some(&1),
-            Body::Messages(_) => false,
-        };
+        let is_compressed = || self.body.framed().first() == Some(&1);
         self.compression.filter(|_| self.dialect.framing() != Framing::Complete || is_compressed())
     }
 }

@@ -13,14 +13,14 @@ pub(crate) mod response;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use tokio::sync::oneshot;
 
 use self::attempt::{Body, Outgoing, ReplyTo, UnaryResponse};
 use self::path::PathRef;
-use self::prepared::{PreparedCall, perform};
+use self::prepared::{PreparedCall, perform_transparently};
 use self::repeat::Attempts;
 use self::response::with_head;
 use super::channel::Channel;
@@ -86,8 +86,14 @@ impl Channel {
         Req: Encode + 'static,
         Res: Decode,
     {
-        let request = request.map(Single::new);
-        streaming(self, path.into(), false, request).await
+        let (message, request) = request.split();
+        let body = |call: &PreparedCall, json: Option<&Json>| {
+            let mut framed = Vec::with_capacity(message.encoded_len() + framing::PREFIX_BYTES);
+            let writer = MessageWriter { framing: Framing::Envelopes, json, compression: call.compression };
+            writer.write(message, &mut framed)?;
+            Ok(Body::Message(framed))
+        };
+        respond_with_stream(self, path.into(), false, request, body).await
     }
 
     /// Sends a stream and receives one message.
@@ -169,8 +175,8 @@ where
     let get_target = call.get_target(settings, &framed);
     let message_bytes_max = call.message_bytes_max;
     let json = json.cloned();
-    let attempts = Attempts { channel: &channel, call, framed, get_target };
-    let response = attempts.response(config.and_then(|config| config.repeat.as_ref())).await?;
+    let attempts = Attempts { channel: &channel, call, get_target, was_refused: AtomicBool::new(false) };
+    let response = attempts.response(framed, config.and_then(|config| config.repeat.as_ref())).await?;
     decoded(response, json, message_bytes_max)
 }
 
@@ -196,16 +202,32 @@ where
     S::Item: Encode,
     Res: Decode,
 {
-    let (sender, receiver) = oneshot::channel();
     let (stream, request) = request.split();
+    let body = |call: &PreparedCall, json: Option<&Json>| {
+        let messages = Messages { stream: Some(Box::pin(stream)), json: json.cloned(), compression: call.compression };
+        Ok(Body::Messages(Box::new(messages)))
+    };
+    respond_with_stream(channel, path, is_raw, request, body).await
+}
+
+/// Makes a call whose response is a stream; `body` makes the request's, in JSON if there is some.
+async fn respond_with_stream<Res: Decode>(
+    channel: &Channel,
+    path: PathRef,
+    is_raw: bool,
+    request: Request<()>,
+    body: impl FnOnce(&PreparedCall, Option<&Json>) -> Result<Body, Status>,
+) -> Result<Response<Streaming<Res>>, Status> {
     let config = channel.settings().service_config.of_method(&path.text);
     let call = PreparedCall::new(channel, config, path, request, true)?;
-    let json = if is_raw { None } else { call.path.json(call.dialect.codec)?.cloned() };
-    let (request_json, json) = json.unzip();
-    let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: call.compression };
+    let json = if is_raw { None } else { call.path.json(call.dialect.codec)? };
+    let (request_json, json) = json.map(|(request, json)| (request, json.clone())).unzip();
+    let body = body(&call, request_json)?;
     let (deadline, message_bytes_max) = (call.deadline, call.message_bytes_max);
-    let attempt = call.attempt(Body::Messages(Box::new(messages)), ReplyTo::Stream(sender));
-    let response = perform(channel, attempt, receiver).await.map_err(|failure| failure.status)?;
+    let attempt = |body, sender| call.attempt(body, ReplyTo::Stream(sender));
+    let response = perform_transparently(channel, &AtomicBool::new(false), body, attempt)
+        .await
+        .map_err(|failure| failure.status)?;
     let reading = Reading { encoding: response.encoding, json, message_bytes_max, budget: None };
     let mut stream = Streaming::new(response.inbox, reading);
     if let Some(deadline) = deadline {
@@ -250,24 +272,5 @@ where
                 Ok(false)
             }
         })
-    }
-}
-
-/// A stream of one message.
-struct Single<T>(Option<T>);
-
-impl<T> Single<T> {
-    fn new(message: T) -> Self {
-        Self(Some(message))
-    }
-}
-
-impl<T> Unpin for Single<T> {}
-
-impl<T> Stream for Single<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<T>> {
-        Poll::Ready(self.0.take())
     }
 }

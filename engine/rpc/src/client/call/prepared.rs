@@ -1,14 +1,15 @@
 //! A call that is ready for its attempts, and one attempt from the channel to its response.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::attempt::{Attempt, Body, Failure, Form, ReplyTo, next_number};
+use super::attempt::{Attempt, Body, Failure, Form, ReplyTo, late, next_number};
 use super::path::PathRef;
 use crate::client::channel::Channel;
+use crate::client::channel::balancer::Balancer;
 use crate::client::channel::subchannel::{Command, Subchannel};
 use crate::client::service_config::MethodConfig;
 use crate::client::settings::{Protocol, Settings};
@@ -21,7 +22,7 @@ use crate::status::Status;
 
 /// Cancels the call if the caller drops its future.
 struct CancelOnDrop<'a> {
-    subchannel: &'a Arc<Subchannel>,
+    subchannel: &'a Subchannel,
     number: u64,
     armed: bool,
 }
@@ -36,26 +37,54 @@ impl Drop for CancelOnDrop<'_> {
 
 /// Performs an attempt: hands it to a connection, or to the channel's layers, and awaits the response until the
 /// deadline.
-pub(in crate::client) async fn perform<R>(
+async fn perform<R>(
     channel: &Channel,
     attempt: Attempt,
     receiver: oneshot::Receiver<Result<R, Failure>>,
 ) -> Result<R, Failure> {
     let deadline = attempt.deadline;
-    let late = || Err(Status::deadline_exceeded("time is up").into());
     #[cfg(feature = "tower")]
     if let Some(layers) = channel.layers.as_ref().filter(|_| !matches!(attempt.form, Form::Http(_))) {
         let mut task = layers.spawn(attempt);
         let response = received(deadline, receiver).await;
         task.armed = response.is_none();
-        return response.unwrap_or_else(late);
+        return response.unwrap_or_else(|| Err(late().into()));
     }
-    let subchannel = channel.subchannel();
+    let ready;
+    let subchannel: &Subchannel = match channel.balancer() {
+        Balancer::PickFirst(connections) => connections.next(),
+        Balancer::RoundRobin(servers) => {
+            ready = servers.pick(attempt.waits_for_ready, deadline).await?;
+            &ready
+        }
+    };
     let mut guard = CancelOnDrop { subchannel, number: attempt.number, armed: true };
     subchannel.push(Command::Start(attempt));
     let response = received(deadline, receiver).await;
     guard.armed = response.is_none();
-    response.unwrap_or_else(late)
+    response.unwrap_or_else(|| Err(late().into()))
+}
+
+/// Performs the attempts that `make` makes: one, and further ones while the server has not processed any. Of all
+/// attempts of a call one that the server refused is repeated, which sets `was_refused` (A6, "Transparent Retries"); if
+/// it is set before, only those are repeated that were not sent.
+pub(in crate::client) async fn perform_transparently<R>(
+    channel: &Channel,
+    was_refused: &AtomicBool,
+    mut body: Body,
+    make: impl Fn(Body, oneshot::Sender<Result<R, Failure>>) -> Attempt,
+) -> Result<R, Failure> {
+    loop {
+        let (sender, receiver) = oneshot::channel();
+        match perform(channel, make(body, sender), receiver).await {
+            Err(Failure { unprocessed: Some(again), .. })
+                if !again.was_sent || !was_refused.swap(true, Ordering::Relaxed) =>
+            {
+                body = again.body;
+            }
+            response => return response,
+        }
+    }
 }
 
 /// Awaits a response; `None` if the deadline is first.
@@ -73,7 +102,6 @@ async fn received<R>(
 
 /// A call that has passed the interceptors: all that its attempts have in common, from the request's options or else
 /// the channel's settings.
-#[derive(Clone)]
 pub(super) struct PreparedCall {
     pub(super) path: PathRef,
     pub(super) dialect: ClientDialect,
@@ -118,13 +146,13 @@ impl PreparedCall {
         })
     }
 
-    pub(super) fn attempt(self, body: Body, reply_to: ReplyTo) -> Attempt {
+    pub(super) fn attempt(&self, body: Body, reply_to: ReplyTo) -> Attempt {
         Attempt {
             number: next_number(),
-            path: self.path,
+            path: self.path.clone(),
             dialect: self.dialect,
             form: if self.is_own { Form::OwnPost } else { Form::Post },
-            metadata: self.metadata,
+            metadata: self.metadata.clone(),
             deadline: self.deadline,
             waits_for_ready: self.waits_for_ready,
             compression: self.compression.map(|(encoding, _)| encoding),

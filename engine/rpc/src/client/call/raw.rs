@@ -1,21 +1,21 @@
 //! Calls with messages as bytes in the channel's codec, for tools that learn a contract at run time or send the same
 //! message a million times; and plain HTTP requests, for load tests.
 //!
-//! Neither is retried, because the channel does not know their effects. Interceptors do not see plain requests.
+//! Neither is retried once it was sent, because the channel does not know their effects. Interceptors do not see plain
+//! requests.
 //!
 //! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for encoded messages.
 
 use std::sync::Arc;
-
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bytes::Bytes;
 use futures_core::Stream;
-use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Body, HttpHead, ReplyTo, UnaryResponse};
 use super::path::{CacheSlot, PathRef};
-use super::prepared::{PreparedCall, perform};
+use super::prepared::{PreparedCall, perform_transparently};
 use super::streaming;
 use crate::client::channel::Channel;
 use crate::envelope::{Request, Response};
@@ -108,7 +108,6 @@ impl Channel {
 
     async fn raw(&self, path: PathRef, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {
         let settings = self.settings();
-        let (to, receiver) = oneshot::channel();
         let (message, request) = request.split();
         let config = settings.service_config.of_method(&path.text);
         let call = match PreparedCall::new(self, config, path, request, false) {
@@ -119,8 +118,8 @@ impl Channel {
         let dialect = settings.dialect(false, settings.codec);
         let call = PreparedCall { dialect, compression: settings.compression, is_own: false, ..call };
         let message_bytes_max = call.message_bytes_max;
-        let reply_to = ReplyTo::Unary { to, is_timed: true, is_unread };
-        match perform(self, call.attempt(Body::Shared(message.0), reply_to), receiver).await {
+        let attempt = |body, to| call.attempt(body, ReplyTo::Unary { to, is_timed: true, is_unread, begun: None });
+        match perform_transparently(self, &AtomicBool::new(true), Body::Shared(message.0), attempt).await {
             Ok(response) => {
                 RawAnswer { head_at: response.head_at, reply: Ok(RawReply { response, message_bytes_max }) }
             }
@@ -176,10 +175,12 @@ pub enum HttpFailure {
 impl Channel {
     /// Sends a plain request and reads the response to its end; dropping the future cancels the request.
     pub async fn http(&self, request: &HttpRequest) -> HttpAnswer {
-        let (to, receiver) = oneshot::channel();
-        let reply_to = ReplyTo::Unary { to, is_timed: true, is_unread: true };
-        let attempt = Attempt::http(Arc::clone(&request.head), false, Body::Shared(request.body.clone()), reply_to);
-        match perform(self, attempt, receiver).await {
+        let attempt = |body, to| {
+            let reply_to = ReplyTo::Unary { to, is_timed: true, is_unread: true, begun: None };
+            Attempt::http(Arc::clone(&request.head), false, body, reply_to)
+        };
+        let body = Body::Shared(request.body.clone());
+        match perform_transparently(self, &AtomicBool::new(true), body, attempt).await {
             Ok(reply) => {
                 HttpAnswer { head_at: reply.head_at, status: reply.metadata.http_status().ok_or(HttpFailure::Reset) }
             }
@@ -189,7 +190,7 @@ impl Channel {
 
     fn explain(&self, status: &Status) -> HttpFailure {
         match (status.code(), status.reach()) {
-            (Code::Unavailable, Reach::Untouched) if self.is_failing() => HttpFailure::Unreachable,
+            (Code::Unavailable, Reach::Untouched) if self.balancer().is_failing() => HttpFailure::Unreachable,
             (Code::Unavailable, reach) if reach != Reach::Untouched => HttpFailure::Closed,
             _ => HttpFailure::Reset,
         }

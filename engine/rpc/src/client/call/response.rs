@@ -1,11 +1,12 @@
 //! Reader of one response: its head, messages and end, delivered to the caller.
 
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Instant;
 
 use bytes::Bytes;
 use quire_http2::Head;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::attempt::{Failure, ReplyTo, StreamResponse, UnaryResponse};
 use crate::message::codec::Payload;
@@ -22,12 +23,10 @@ enum Caller {
     Unary {
         to: oneshot::Sender<Result<UnaryResponse, Failure>>,
         message: Option<Framed<Bytes>>,
+        begun: Option<(mpsc::UnboundedSender<u32>, u32)>,
     },
     /// The caller waits at `to` until the head arrives.
-    Stream {
-        to: Option<oneshot::Sender<Result<StreamResponse, Failure>>>,
-        inbox: Arc<Inbox>,
-    },
+    Stream { to: Option<oneshot::Sender<Result<StreamResponse, Failure>>>, inbox: Arc<Inbox> },
 }
 
 /// A response that is still being received.
@@ -70,7 +69,7 @@ impl ResponseReader {
             ReplyTo::Stream(_) => (false, false),
         };
         let caller = match reply_to {
-            ReplyTo::Unary { to, .. } => Caller::Unary { to, message: None },
+            ReplyTo::Unary { to, begun, .. } => Caller::Unary { to, message: None, begun },
             ReplyTo::Stream(to) => Caller::Stream { to: Some(to), inbox: inbox() },
         };
         let assembler = if dialect.is_plain {
@@ -117,11 +116,15 @@ impl ResponseReader {
         match begun {
             AnswerHead::Messages(encoding) => {
                 self.head = Some((Arc::clone(head), *encoding));
-                if let Caller::Stream { to, inbox } = &mut self.caller
-                    && let Some(to) = to.take()
-                {
-                    let (metadata, inbox) = (protocol.metadata(head), Arc::clone(inbox));
-                    let _ = to.send(Ok(StreamResponse { metadata, encoding: *encoding, inbox }));
+                match &mut self.caller {
+                    Caller::Unary { begun: Some((begun, number)), .. } => drop(begun.send(*number)),
+                    Caller::Unary { .. } => {}
+                    Caller::Stream { to, inbox } => {
+                        if let Some(to) = to.take() {
+                            let (metadata, inbox) = (protocol.metadata(head), Arc::clone(inbox));
+                            let _ = to.send(Ok(StreamResponse { metadata, encoding: *encoding, inbox }));
+                        }
+                    }
                 }
                 Ok(())
             }
@@ -182,6 +185,15 @@ impl ResponseReader {
         matches!(&self.caller, Caller::Stream { to: None, inbox } if inbox.is_abandoned())
     }
 
+    /// True if no one waits for the response; else the task is woken once that is so.
+    pub(crate) fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.caller {
+            Caller::Unary { to, .. } => to.poll_closed(cx).is_ready(),
+            Caller::Stream { to: Some(to), .. } => to.poll_closed(cx).is_ready(),
+            Caller::Stream { to: None, inbox } => inbox.is_abandoned(),
+        }
+    }
+
     /// True if a head that promises messages has arrived (A6, "When Retries are Valid").
     fn is_committed(&self) -> bool {
         self.head.is_some() && !self.is_failure
@@ -193,7 +205,7 @@ impl ResponseReader {
         let outcome = self.outcome(trailers);
         let (head_at, protocol, is_committed) = (self.head_at, self.dialect.protocol, self.is_committed());
         match self.caller {
-            Caller::Unary { to, message } => {
+            Caller::Unary { to, message, .. } => {
                 let whole = || {
                     let bytes = self.assembler.take_complete()?;
                     let compressed =
@@ -212,7 +224,7 @@ impl ResponseReader {
                             Some((head, _)) => with_head(status, &protocol.metadata(&head)),
                             None => status,
                         };
-                        Err(Failure { status, head_at, is_committed })
+                        Err(Failure { head_at, is_committed, ..status.into() })
                     }
                 };
                 let _ = to.send(answer);
@@ -256,15 +268,13 @@ impl ResponseReader {
     }
 
     /// Fails the call without a response.
-    pub(crate) fn fail(self, status: Status) {
-        let (head_at, is_committed) = (self.head_at, self.is_committed());
+    pub(crate) fn fail(self, failure: impl Into<Failure>) {
+        let failure = Failure { head_at: self.head_at, is_committed: self.is_committed(), ..failure.into() };
         match self.caller {
-            Caller::Unary { to, .. } => {
-                let _ = to.send(Err(Failure { status, head_at, is_committed }));
-            }
-            Caller::Stream { to: Some(to), .. } => drop(to.send(Err(status.into()))),
+            Caller::Unary { to, .. } => drop(to.send(Err(failure))),
+            Caller::Stream { to: Some(to), .. } => drop(to.send(Err(failure))),
             Caller::Stream { to: None, inbox } => {
-                inbox.end(Err(status));
+                inbox.end(Err(failure.status));
             }
         }
     }

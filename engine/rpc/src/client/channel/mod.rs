@@ -1,18 +1,20 @@
-//! A [`Channel`]: its construction, its subchannels, and the choice of one for each call.
+//! A [`Channel`]: its construction, and what its calls share.
 //!
 //! Implements: RFC 9113 section 3 (starting HTTP/2; with TLS, section 3.2).
 
+pub(crate) mod balancer;
 pub(crate) mod subchannel;
 pub(crate) mod target;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(feature = "http1")]
+use std::sync::atomic::AtomicUsize;
 
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
 
-use self::subchannel::Subchannel;
+use self::balancer::{Balancer, Connections, RoundRobin};
 #[cfg(unix)]
 use self::target::Address;
 use self::target::{Connector, HostName, Resolver, Target, Traffic};
@@ -21,15 +23,14 @@ use super::call::http::Layers;
 use super::connection;
 #[cfg(feature = "http1")]
 use super::http1;
-use super::service_config::Throttle;
+use super::service_config::{LoadBalancing, Throttle};
 use super::settings::{ConnectError, HttpVersion, Settings};
 use crate::envelope::Request;
 use crate::interceptor::Interceptor;
 use crate::status::Status;
 
 struct Inner {
-    subchannels: Vec<Arc<Subchannel>>,
-    next: AtomicUsize,
+    balancer: Balancer,
     settings: Arc<Settings>,
     throttle: Option<Throttle>,
     #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "only layers use it"))]
@@ -38,7 +39,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.subchannels.iter().for_each(|subchannel| subchannel.close());
+        self.balancer.close();
     }
 }
 
@@ -55,15 +56,15 @@ pub struct Channel {
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Channel({} connections)", self.inner.subchannels.len())
+        write!(f, "Channel({} connections)", self.inner.balancer.all().len())
     }
 }
 
 impl Channel {
-    fn new(subchannels: Vec<Arc<Subchannel>>, settings: Arc<Settings>, target: Arc<Target>) -> Self {
+    fn new(balancer: Balancer, settings: Arc<Settings>, target: Arc<Target>) -> Self {
         let throttle = settings.service_config.throttle();
         Self {
-            inner: Arc::new(Inner { subchannels, next: AtomicUsize::new(0), settings, throttle, target }),
+            inner: Arc::new(Inner { balancer, settings, throttle, target }),
             interceptors: None,
             #[cfg(feature = "tower")]
             layers: None,
@@ -88,40 +89,26 @@ impl Channel {
         Ok(request)
     }
 
-    /// The next connection in turn, skipping unreachable ones.
-    pub(super) fn subchannel(&self) -> &Arc<Subchannel> {
-        let subchannels = &self.inner.subchannels;
-        let first = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        let turn = |offset: usize| &subchannels[first.wrapping_add(offset) % subchannels.len()];
-        let next = turn(0);
-        if !next.is_failing() {
-            return next;
-        }
-        let other = (1..subchannels.len()).map(turn).find(|subchannel| !subchannel.is_failing());
-        if other.is_some() {
-            // The skipped one connects meanwhile, for later calls.
-            next.want();
-        }
-        other.unwrap_or(next)
+    pub(super) fn balancer(&self) -> &Balancer {
+        &self.inner.balancer
     }
 
-    /// Waits until a connection is ready: the server has sent its first frame. Fails if connecting fails, and at once
-    /// during the pause after a failure; no call is sent.
+    /// Waits until a connection is ready, connecting if there is none: the server has sent its first frame and, if
+    /// [`ServiceConfig::with_health_check`](super::ServiceConfig::with_health_check) is set, reports that it serves. Of
+    /// several connections it is the next in turn; with round robin, any.
+    ///
+    /// Fails if connecting fails, and at once during the pause after that. With round robin, fails if resolving fails
+    /// while no server is known, and as long as the last attempt to reach each server has failed. Sends no call.
     pub async fn ready(&self) -> Result<(), ConnectError> {
-        self.subchannel().ready().await
-    }
-
-    /// True if a connection is ready, without waiting as [`Channel::ready`] does. Only reads a flag.
-    pub fn is_ready(&self) -> bool {
-        self.inner.subchannels.iter().any(|subchannel| subchannel.is_ready())
-    }
-
-    /// Like [`Channel::ready`], for every connection.
-    pub(super) async fn all_ready(&self) -> Result<(), ConnectError> {
-        for subchannel in &self.inner.subchannels {
-            subchannel.ready().await?;
+        match self.balancer() {
+            Balancer::PickFirst(connections) => connections.next().ready().await,
+            Balancer::RoundRobin(servers) => servers.ready(false).await.map(drop),
         }
-        Ok(())
+    }
+
+    /// True if a connection is ready, without waiting as [`Channel::ready`] does. Only reads flags.
+    pub fn is_ready(&self) -> bool {
+        self.inner.balancer.is_ready()
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -133,11 +120,6 @@ impl Channel {
         self.inner.throttle.as_ref()
     }
 
-    /// True if the last attempt to connect failed on every connection.
-    pub(super) fn is_failing(&self) -> bool {
-        self.inner.subchannels.iter().all(|subchannel| subchannel.is_failing())
-    }
-
     #[cfg(feature = "tower")]
     pub(super) fn target(&self) -> &Arc<Target> {
         &self.inner.target
@@ -145,17 +127,15 @@ impl Channel {
 
     /// Rejects new calls, lets those in flight finish, and closes the connections.
     pub async fn close(&self) {
-        for subchannel in &self.inner.subchannels {
-            subchannel.close();
-        }
-        for subchannel in &self.inner.subchannels {
+        self.inner.balancer.close();
+        for subchannel in self.inner.balancer.all() {
             subchannel.closed().await;
         }
     }
 
     /// Bytes over the sockets of all connections so far, including TLS and HTTP.
     pub fn traffic(&self) -> Traffic {
-        self.inner.subchannels.iter().map(|subchannel| subchannel.traffic()).fold(Traffic::default(), Traffic::plus)
+        self.inner.balancer.traffic()
     }
 }
 
@@ -219,6 +199,8 @@ impl Builder {
             authority: authority.to_owned(),
             resolver: Box::new(resolver),
             connector: None,
+            policy: LoadBalancing::default(),
+            #[cfg(feature = "http1")]
             turn: AtomicUsize::new(0),
             is_https,
             user_agent: "",
@@ -228,8 +210,8 @@ impl Builder {
         Self { target, host: host.to_owned(), has_tls: false, settings: Settings::default() }
     }
 
-    /// Addresses to connect to, in place of resolving the host: a list, or a [`Resolver`]. Connections use the
-    /// addresses in turn, so [`Settings::connections`] should be at least their number.
+    /// Addresses to connect to, in place of resolving the host: a list, or a [`Resolver`]. The service config's
+    /// [`LoadBalancing`] chooses among them.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.target.resolver = Box::new(resolver);
         self
@@ -273,6 +255,9 @@ impl Builder {
             let message = "gRPC needs HTTP/2; over HTTP/1.1, set the protocol to GrpcWeb or Connect";
             return Err(ConnectError::new(message));
         }
+        if self.settings.http != HttpVersion::Http2 && self.settings.service_config.health_check().is_some() {
+            return Err(ConnectError::new("health checks need HTTP/2; over HTTP/1.1, leave out healthCheckConfig"));
+        }
         #[cfg(feature = "tls")]
         if let Some((config, _)) = &mut self.target.tls
             && config.alpn_protocols.is_empty()
@@ -280,22 +265,31 @@ impl Builder {
             Arc::make_mut(config).alpn_protocols.push(self.settings.http.alpn().to_vec());
         }
         self.target.user_agent = self.settings.user_agent;
+        self.target.policy = self.settings.service_config.load_balancing();
         let settings = Arc::new(self.settings);
         let target = Arc::new(self.target);
-        let subchannels = match settings.http {
-            HttpVersion::Http2 => {
-                (0..settings.connections.max(1)).map(|_| connection::spawn(&target, &settings)).collect()
+        let balancer = match (settings.http, target.policy) {
+            (HttpVersion::Http2, LoadBalancing::RoundRobin) => {
+                Balancer::RoundRobin(RoundRobin::new(&target, &settings))
+            }
+            (HttpVersion::Http2, LoadBalancing::PickFirst { .. }) => {
+                let spawn = |_| connection::spawn(&target, &settings, None);
+                Balancer::PickFirst(Connections::new((0..settings.connections.max(1)).map(spawn).collect()))
             }
             #[cfg(feature = "http1")]
-            HttpVersion::Http1 => vec![http1::spawn(&target, &settings)],
+            (HttpVersion::Http1, _) => Balancer::PickFirst(Connections::new(vec![http1::spawn(&target, &settings)])),
         };
-        Ok(Channel::new(subchannels, settings, target))
+        Ok(Channel::new(balancer, settings, target))
     }
 
-    /// Creates the channel once all its connections are ready; fails if one does not become ready.
+    /// Creates the channel once all its connections are ready; fails if one does not become ready. With round robin,
+    /// one connection is enough, as for [`Channel::ready`].
     pub async fn connect(self) -> Result<Channel, ConnectError> {
         let channel = self.connect_lazy()?;
-        channel.all_ready().await?;
+        match channel.balancer() {
+            Balancer::PickFirst(connections) => connections.ready().await?,
+            Balancer::RoundRobin(_) => channel.ready().await?,
+        }
         Ok(channel)
     }
 }

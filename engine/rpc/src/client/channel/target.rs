@@ -1,23 +1,29 @@
 //! The servers of a channel, and sockets to them: TCP or Unix, with optional TLS, their traffic counted below TLS.
 
+use std::collections::VecDeque;
 #[cfg(feature = "tls")]
 use std::error::Error as _;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(feature = "http1")]
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::{TlsConnector, rustls, rustls::ClientConfig, rustls::pki_types::ServerName};
 
+use crate::client::service_config::LoadBalancing;
 use crate::failure::{TransportError, TransportFailure};
 
 /// Listening address of a server.
@@ -38,9 +44,10 @@ impl From<SocketAddr> for Address {
 
 /// Resolves the addresses of the servers behind a channel; a constant list is a resolver too.
 ///
-/// A channel resolves before each connection and uses the addresses in turn, so its connections are spread over the
-/// servers. Open connections stay where they are: new servers get calls as connections end, which
-/// `Limits::connection_age_max` on the servers ensures.
+/// With `pick_first` a channel resolves each time it connects. Round robin resolves at first use and when a connection
+/// has ended or failed, with pauses from [`Settings::reconnect_first`](crate::client::Settings::reconnect_first) on; it
+/// keeps its servers if that fails. Open connections stay where they are, except to servers that round robin no longer
+/// gets from the resolver; `Limits::connection_age_max` on the servers makes channels resolve from time to time.
 pub trait Resolver: Send + Sync + 'static {
     /// The current addresses.
     fn resolve(&self) -> impl Future<Output = io::Result<Vec<Address>>> + Send;
@@ -142,7 +149,9 @@ pub(crate) struct Target {
     pub(crate) resolver: Box<dyn AnyResolver>,
     /// Set in place of a resolver.
     pub(crate) connector: Option<Box<dyn AnyConnector>>,
-    /// Connections made so far, so that each uses the next address.
+    pub(crate) policy: LoadBalancing,
+    /// Connections made so far, so that each of HTTP/1.1 in round robin uses the next address.
+    #[cfg(feature = "http1")]
     pub(crate) turn: AtomicUsize,
     pub(crate) is_https: bool,
     pub(crate) user_agent: &'static str,
@@ -154,44 +163,107 @@ pub(crate) struct Target {
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
-type Connected = Pin<Box<dyn Transport>>;
+pub(crate) type Connected = Pin<Box<dyn Transport>>;
+
+/// A server to connect to: an address, or `None` for the channel's connector.
+pub(crate) type ServerAddress = Option<Address>;
+
+type Opening<'a> = Pin<Box<dyn Future<Output = Result<Connected, TransportError>> + Send + 'a>>;
+
+/// Time after which the next server is tried beside those that have not answered (RFC 8305, "Connection Attempt
+/// Delay").
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+fn no_address() -> TransportError {
+    TransportError::new(TransportFailure::Resolve, "the resolver knows no address")
+}
+
+/// Fails if the future takes longer than `limit`.
+async fn in_time<T>(
+    limit: Duration,
+    future: impl Future<Output = Result<T, TransportError>>,
+) -> Result<T, TransportError> {
+    let late = |_| Err(TransportError::new(TransportFailure::Timeout, "no connection in time"));
+    timeout(limit, future).await.unwrap_or_else(late)
+}
 
 impl Target {
-    /// Connects to the next server in turn, or to another if that is unreachable.
-    pub(crate) async fn connect(&self, counters: &Arc<Counters>) -> Result<Connected, TransportError> {
-        let unconnected = |error| TransportError::io(TransportFailure::Connect, error);
+    /// The servers, in the order in which they are tried; at least one.
+    pub(crate) async fn resolve(&self, limit: Duration) -> Result<VecDeque<ServerAddress>, TransportError> {
+        if self.connector.is_some() {
+            return Ok([None].into());
+        }
         let unresolved = |error| TransportError::io(TransportFailure::Resolve, error);
-        if let Some(connector) = &self.connector {
-            let stream = connector.connect_any().await.map_err(unconnected)?;
-            return self.secure(CountedStream::new(stream, Arc::clone(counters))).await;
+        let resolving = async { self.resolver.resolve_any().await.map_err(unresolved) };
+        let mut addresses = in_time(limit, resolving).await?;
+        if self.policy == (LoadBalancing::PickFirst { shuffles: true }) {
+            fastrand::shuffle(&mut addresses);
         }
-        let mut addresses = self.resolver.resolve_any().await.map_err(unresolved)?;
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let first = turn.checked_rem(addresses.len()).unwrap_or(0);
-        addresses.rotate_left(first);
-        let mut last = TransportError::new(TransportFailure::Resolve, "the resolver knows no address");
-        for address in addresses {
-            match self.connect_to(address, counters).await {
-                Ok(transport) => return Ok(transport),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        if addresses.is_empty() { Err(no_address()) } else { Ok(addresses.into_iter().map(Some).collect()) }
     }
 
-    async fn connect_to(&self, address: Address, counters: &Arc<Counters>) -> Result<Connected, TransportError> {
+    /// Connects to the first of the servers that can be reached, within `limit` each. Leaves those in the list that
+    /// have not failed.
+    pub(crate) async fn connect(
+        &self,
+        servers: &mut VecDeque<ServerAddress>,
+        counters: &Arc<Counters>,
+        limit: Duration,
+    ) -> Result<Connected, TransportError> {
+        let mut running: Vec<(ServerAddress, Opening<'_>)> = Vec::new();
+        let mut failure = no_address();
+        let mut delay = pin!(sleep(ATTEMPT_DELAY));
+        poll_fn(|cx| {
+            loop {
+                let ended = running.iter_mut().enumerate().find_map(|(index, (_, opening))| {
+                    let Poll::Ready(outcome) = opening.as_mut().poll(cx) else { return None };
+                    Some((index, outcome))
+                });
+                match ended {
+                    Some((index, Ok(transport))) => {
+                        drop(running.remove(index));
+                        running.drain(..).rev().for_each(|(server, _)| servers.push_front(server));
+                        return Poll::Ready(Ok(transport));
+                    }
+                    Some((index, Err(error))) => {
+                        drop(running.remove(index));
+                        failure = error;
+                    }
+                    None if running.is_empty() => {}
+                    None if servers.is_empty() || delay.as_mut().poll(cx).is_pending() => return Poll::Pending,
+                    None => {}
+                }
+                if let Some(server) = servers.pop_front() {
+                    let opening = Box::pin(in_time(limit, self.connect_to(server.clone(), counters)));
+                    running.push((server, opening));
+                    delay.as_mut().reset(Instant::now() + ATTEMPT_DELAY);
+                } else if running.is_empty() {
+                    return Poll::Ready(Err(failure.clone()));
+                }
+            }
+        })
+        .await
+    }
+
+    async fn connect_to(&self, server: ServerAddress, counters: &Arc<Counters>) -> Result<Connected, TransportError> {
         let unconnected = |error| TransportError::io(TransportFailure::Connect, error);
-        match address {
-            Address::Tcp(address) => {
+        let counters = Arc::clone(counters);
+        match (server, &self.connector) {
+            (Some(Address::Tcp(address)), _) => {
                 let tcp = TcpStream::connect(address).await.map_err(unconnected)?;
                 tcp.set_nodelay(true).map_err(unconnected)?;
-                self.secure(CountedStream::new(tcp, Arc::clone(counters))).await
+                self.secure(CountedStream::new(tcp, counters)).await
             }
             #[cfg(unix)]
-            Address::Unix(path) => {
+            (Some(Address::Unix(path)), _) => {
                 let unix = UnixStream::connect(path).await.map_err(unconnected)?;
-                self.secure(CountedStream::new(unix, Arc::clone(counters))).await
+                self.secure(CountedStream::new(unix, counters)).await
             }
+            (None, Some(connector)) => {
+                let stream = connector.connect_any().await.map_err(unconnected)?;
+                self.secure(CountedStream::new(stream, counters)).await
+            }
+            (None, None) => Err(no_address()),
         }
     }
 

@@ -3,11 +3,12 @@
 //! Implements: RFC 9113 sections 3.4 (preface), 6.7 (PING, for keepalive) and 9.1 (connection management); gRPC's
 //! "Connection Backoff".
 
+mod health;
 mod multiplexer;
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,12 +16,13 @@ use std::time::Duration;
 use quire_http2::ConnectionError;
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use self::multiplexer::Multiplexer;
+use self::health::Watch;
+use self::multiplexer::{Multiplexer, WATCH};
 use super::call::attempt::untouched;
-use super::channel::subchannel::{Command, State, Subchannel};
-use super::channel::target::{ONLY_TLS, Target, Transport};
+use super::channel::subchannel::{Command, Reports, State, Subchannel};
+use super::channel::target::{Connected, ONLY_TLS, ServerAddress, Target};
 use super::settings::{ConnectBackoff, ConnectError, Settings};
 use crate::failure::{TransportError, TransportFailure};
 use crate::io::{Inlet, poll_write};
@@ -32,60 +34,113 @@ const SILENCE_MAX: Duration = Duration::from_millis(100);
 /// Rounds in one poll before other tasks get their turn.
 const ROUNDS_MAX: usize = 16;
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
+/// Reason of a connection's end after the server's GOAWAY.
+const SERVER_LEAVES: &str = "the server takes no more calls";
 
-/// Creates a subchannel and spawns its task.
-pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Subchannel> {
-    let subchannel = Subchannel::new(settings);
-    tokio::spawn(run(Arc::clone(&subchannel), Arc::clone(target), Arc::clone(settings)));
+/// Creates a subchannel and spawns its task. For round robin, `place` is its server.
+pub(super) fn spawn(
+    target: &Arc<Target>,
+    settings: &Arc<Settings>,
+    place: Option<(ServerAddress, Arc<Reports>)>,
+) -> Arc<Subchannel> {
+    let (server, reports) = place.unzip();
+    let subchannel = Subchannel::new(settings, reports);
+    tokio::spawn(run(Arc::clone(&subchannel), Arc::clone(target), Arc::clone(settings), server));
     subchannel
 }
 
-async fn run(subchannel: Arc<Subchannel>, target: Arc<Target>, settings: Arc<Settings>) {
+async fn run(subchannel: Arc<Subchannel>, target: Arc<Target>, settings: Arc<Settings>, server: Option<ServerAddress>) {
     let mut backoff = ConnectBackoff::new(&settings);
+    // Servers that have not failed since the subchannel began to connect, and the first failure of one that was
+    // reached.
+    let (mut servers, mut refusal) = (VecDeque::new(), None);
+    let mut is_lazy = server.is_none();
     while !subchannel.is_closing() {
-        subchannel.wanted().await;
-        if subchannel.is_closing() && subchannel.is_empty() {
-            break;
+        if servers.is_empty() {
+            if is_lazy {
+                subchannel.wanted().await;
+            }
+            if subchannel.is_closing() && subchannel.is_empty() {
+                break;
+            }
+            subchannel.set_state(State::Connecting);
         }
-        subchannel.set_state(State::Connecting);
-        let deadline = Instant::now() + settings.connect_timeout;
-        let connected = timeout_at(deadline, target.connect(subchannel.counters())).await;
-        let failure = match connected {
-            Err(_) => TransportError::new(TransportFailure::Timeout, "no connection in time"),
-            Ok(Err(error)) => error,
-            Ok(Ok(io)) => {
-                let mut connection =
-                    ConnectionTask::new(io, Arc::clone(&subchannel), Arc::clone(&target), Arc::clone(&settings));
+        let opening = open(&subchannel, &target, &settings, server.as_slice(), &mut servers);
+        let failure = match opening.await {
+            Err(failure) => failure,
+            Ok(io) => {
+                let mut connection = ConnectionTask::new(io, &subchannel, &target, &settings, servers.len());
                 let failure = connection.run().await;
-                if connection.is_retired() {
+                // Round robin connects without a call, so not without a pause.
+                let resumes_at = server.is_some().then(|| connection.opened_at + backoff.first);
+                let was_useful = connection.was_useful(resumes_at);
+                let was_long = connection.is_ready && connection.opened_at.elapsed() >= settings.reconnect_max;
+                is_lazy = server.is_none() || connection.is_resting();
+                if connection.is_retired {
                     tokio::spawn(connection.finish());
+                }
+                if was_useful || was_long {
                     backoff.reset();
+                }
+                if was_useful {
+                    (servers, refusal) = (VecDeque::new(), None);
                     subchannel.set_state(State::Idle);
+                    if let Some(until) = resumes_at {
+                        back_off(&subchannel, until, None).await;
+                    }
                     continue;
                 }
-                if connection.was_ready() {
-                    backoff.reset();
-                    subchannel.set_state(State::Idle);
-                    continue;
-                }
-                failure
+                refusal.get_or_insert(failure).clone()
             }
         };
-        let failure = ConnectError::unreachable(&target.authority, failure);
-        subchannel.set_failing(failure.clone());
-        let until = Instant::now() + backoff.pause();
-        back_off(&subchannel, until, &failure.into()).await;
-        subchannel.set_state(State::Idle);
+        if servers.is_empty() {
+            is_lazy = server.is_none();
+            let failure = ConnectError::unreachable(&target.authority, refusal.take().unwrap_or(failure));
+            subchannel.set_failing(failure.clone());
+            let until = Instant::now() + backoff.pause();
+            back_off(&subchannel, until, Some(&failure.into())).await;
+            if is_lazy {
+                subchannel.set_state(State::Idle);
+            }
+        }
     }
     subchannel.end();
 }
 
-/// Waits for the next attempt; new calls fail meanwhile, unless they wait for a connection.
-async fn back_off(subchannel: &Subchannel, until: Instant, status: &Status) {
-    let mut sleep = std::pin::pin!(sleep_until(until));
-    std::future::poll_fn(|cx| {
+/// Opens a connection to the first of the servers that can be reached; if there are none, to the first of `own`, or
+/// else of the resolver's. Stops if the subchannel is closed and has no calls.
+async fn open(
+    subchannel: &Subchannel,
+    target: &Target,
+    settings: &Settings,
+    own: &[ServerAddress],
+    servers: &mut VecDeque<ServerAddress>,
+) -> Result<Connected, TransportError> {
+    let mut opening = pin!(async {
+        if servers.is_empty() {
+            servers.extend(own.iter().cloned());
+        }
+        if servers.is_empty() {
+            *servers = target.resolve(settings.connect_timeout).await?;
+        }
+        target.connect(servers, subchannel.counters(), settings.connect_timeout).await
+    });
+    poll_fn(|cx| {
         subchannel.register(cx.waker());
-        subchannel.fail_fast(status);
+        if subchannel.is_closing() && (!own.is_empty() || subchannel.is_empty()) {
+            return Poll::Ready(Err(TransportError::new(TransportFailure::Drained, "the channel is closed")));
+        }
+        opening.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Waits for the next attempt; after a failure new calls fail meanwhile, unless they wait for a connection.
+async fn back_off(subchannel: &Subchannel, until: Instant, failure: Option<&Status>) {
+    let mut sleep = pin!(sleep_until(until));
+    poll_fn(|cx| {
+        subchannel.register(cx.waker());
+        failure.inspect(|status| subchannel.fail_fast(status));
         if subchannel.is_closing() { Poll::Ready(()) } else { sleep.as_mut().poll(cx) }
     })
     .await;
@@ -93,7 +148,7 @@ async fn back_off(subchannel: &Subchannel, until: Instant, status: &Status) {
 
 /// Task of one connection.
 struct ConnectionTask {
-    io: Pin<Box<dyn Transport>>,
+    io: Connected,
     inlet: Inlet,
     calls: Multiplexer,
     subchannel: Arc<Subchannel>,
@@ -101,6 +156,10 @@ struct ConnectionTask {
     commands: VecDeque<Command>,
     failure: Option<ConnectionError>,
     is_ready: bool,
+    /// Servers that are left to try. If there are none, calls are sent before the server's first frame.
+    others: usize,
+    /// If calls depend on the server's health: its watch, or the pause before the next.
+    health: Option<Watch>,
     timer: Pin<Box<Sleep>>,
     lifetime: Lifetime,
     opened_at: Instant,
@@ -123,22 +182,25 @@ const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 impl ConnectionTask {
     fn new(
-        io: Pin<Box<dyn Transport>>,
-        subchannel: Arc<Subchannel>,
-        target: Arc<Target>,
-        settings: Arc<Settings>,
+        io: Connected,
+        subchannel: &Arc<Subchannel>,
+        target: &Arc<Target>,
+        settings: &Arc<Settings>,
+        others: usize,
     ) -> Self {
         let now = Instant::now();
         let lifetime = settings.lifetime();
         Self {
             io,
             inlet: Inlet::default(),
-            calls: Multiplexer::new(target, Arc::clone(&settings)),
-            subchannel,
-            settings,
+            calls: Multiplexer::new(Arc::clone(target), Arc::clone(settings)),
+            subchannel: Arc::clone(subchannel),
+            settings: Arc::clone(settings),
             commands: VecDeque::new(),
             failure: None,
             is_ready: false,
+            others,
+            health: None,
             timer: Box::pin(sleep_until(now)),
             lifetime,
             opened_at: now,
@@ -152,16 +214,26 @@ impl ConnectionTask {
         }
     }
 
-    /// True once the server has sent its first frame: then the next attempt to connect needs no pause.
-    fn was_ready(&self) -> bool {
-        self.is_ready
+    /// True if the connection has not failed: the subchannel was ready to the end. In round robin one that the server
+    /// ends early and before any call has failed, or calls would wait for the server for ever.
+    fn was_useful(&self, resumes_at: Option<Instant>) -> bool {
+        let now = Instant::now();
+        let is_early = resumes_at.is_some_and(|at| now < at) && self.time_ends().is_none_or(|at| now < at);
+        self.subchannel.is_ready() && !(is_early && self.calls.is_unused())
+    }
+
+    /// True if the connection had no calls for so long that the next call should open another.
+    fn is_resting(&self) -> bool {
+        self.is_retired && self.idle_ends().is_some_and(|at| at <= self.calls.now)
     }
 
     /// Runs until the connection ends; calls that have not begun return to the subchannel, for the next connection.
     async fn run(&mut self) -> TransportError {
-        let failure = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let failure = poll_fn(|cx| self.poll(cx)).await;
         let failure = if self.is_tls { TransportError::new(TransportFailure::Tls, ONLY_TLS) } else { failure };
-        if !self.is_retired {
+        if self.is_retired {
+            self.calls.retire();
+        } else {
             self.fail_calls(&failure);
         }
         let waiting = self.calls.take_waiting().into_iter().chain(std::mem::take(&mut self.commands));
@@ -177,14 +249,9 @@ impl ConnectionTask {
         failure
     }
 
-    /// True if calls in flight end on this connection while new ones begin on the next.
-    fn is_retired(&self) -> bool {
-        self.is_retired
-    }
-
     /// Runs until the calls in flight have ended.
     async fn finish(mut self) {
-        let failure = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let failure = poll_fn(|cx| self.poll(cx)).await;
         self.fail_calls(&failure);
     }
 
@@ -197,6 +264,7 @@ impl ConnectionTask {
             self.subchannel.register(cx.waker());
         }
         self.calls.wakes.register(cx.waker());
+        self.poll_health(cx);
         // The first resumed caller has made its next call, and others answered by the same read are about to: tokio
         // runs what a task wakes right after it, before them. Yielding once lets all their calls leave in one write.
         if std::mem::take(&mut self.calls.ended) > 1 && !self.subchannel.is_empty() {
@@ -217,9 +285,33 @@ impl ConnectionTask {
         }
         if !self.is_retired && self.calls.connection.is_going_away() && !self.subchannel.is_closing() {
             self.is_retired = true;
-            return Poll::Ready(TransportError::new(TransportFailure::Drained, "the server takes no more calls"));
+            return Poll::Ready(TransportError::new(TransportFailure::Drained, SERVER_LEAVES));
         }
         self.poll_clock(cx)
+    }
+
+    /// Follows the server's health until the connection gets no more calls.
+    fn poll_health(&mut self, cx: &mut Context<'_>) {
+        let Some(health) = &mut self.health else { return };
+        if self.is_retired || self.subchannel.is_closing() {
+            self.health = None;
+            self.calls.command(Command::Cancel(WATCH));
+        } else if let Poll::Ready(again) = health.as_mut().poll(cx) {
+            self.health = None;
+            if let Some(backoff) = again {
+                self.calls.command(Command::Cancel(WATCH));
+                self.watch(backoff, cx);
+            }
+        }
+    }
+
+    fn watch(&mut self, backoff: ConnectBackoff, cx: &Context<'_>) {
+        let Some(service) = self.settings.service_config.health_check() else { return };
+        let (attempt, watch) = health::watch(&self.subchannel, &self.settings, service, backoff);
+        self.health = Some(watch);
+        self.calls.watch(attempt);
+        // It is polled at the beginning of a turn, and this one may read its first report.
+        cx.waker().wake_by_ref();
     }
 
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, TransportError> {
@@ -254,13 +346,18 @@ impl ConnectionTask {
     }
 
     fn take_commands(&mut self) -> bool {
-        self.subchannel.take(&mut self.commands);
+        let takes_calls = self.is_ready || self.others == 0;
+        // Before the queue is taken: each call that was accepted is in it by then.
+        let is_closing = self.subchannel.is_closing();
+        if takes_calls {
+            self.subchannel.take(&mut self.commands);
+        }
         let any = !self.commands.is_empty();
         self.idle_since = self.idle_since.filter(|_| !any);
         while let Some(command) = self.commands.pop_front() {
             self.calls.command(command);
         }
-        if self.subchannel.is_closing() {
+        if is_closing && (takes_calls || self.subchannel.is_empty()) {
             self.calls.drain();
         }
         any
@@ -284,11 +381,17 @@ impl ConnectionTask {
                 self.ping_sent_at = self.ping_sent_at.filter(|_| !std::mem::take(&mut self.calls.pong_seen));
                 self.failure = self.failure.or(taken.err());
                 if let Some(error) = self.failure {
+                    // Requests that wait in the output are written before the GOAWAY.
+                    self.calls.written = u64::MAX;
                     self.fail_calls(&TransportError::of(TransportFailure::Protocol, error));
                 }
                 if !self.is_ready && !self.calls.connection.is_awaiting_peer() && self.failure.is_none() {
                     self.is_ready = true;
-                    self.subchannel.set_state(State::Ready);
+                    if self.settings.service_config.health_check().is_some() {
+                        self.watch(ConnectBackoff::new(&self.settings), cx);
+                    } else {
+                        self.subchannel.set_state(State::Ready);
+                    }
                 }
                 Ok(true)
             }
@@ -306,8 +409,15 @@ impl ConnectionTask {
             }
             match poll_write(&mut self.io, cx, output) {
                 Poll::Ready(Ok(0)) | Poll::Pending => return Ok(progress),
-                Poll::Ready(Ok(_)) => progress = true,
-                Poll::Ready(Err(error)) => return Err(TransportError::io(TransportFailure::Io, error)),
+                Poll::Ready(Ok(count)) => {
+                    self.calls.written = self.calls.written.saturating_add(count as u64);
+                    progress = true;
+                }
+                Poll::Ready(Err(error)) => {
+                    // Anything may have left before the error.
+                    self.calls.written = u64::MAX;
+                    return Err(TransportError::io(TransportFailure::Io, error));
+                }
             }
         }
         if let Some(error) = self.failure {
@@ -315,7 +425,7 @@ impl ConnectionTask {
         }
         if self.calls.connection.is_drained() && self.calls.is_idle() {
             let _ = Pin::new(&mut self.io).poll_shutdown(cx);
-            return Err(TransportError::new(TransportFailure::Drained, "drained"));
+            return Err(TransportError::new(TransportFailure::Drained, SERVER_LEAVES));
         }
         Ok(progress)
     }
@@ -326,10 +436,16 @@ impl ConnectionTask {
             return None;
         }
         self.idle_since = self.calls.is_idle().then(|| self.idle_since.unwrap_or(self.calls.now));
-        let after = |since: Option<Instant>, limit: Option<Duration>| since?.checked_add(limit?);
-        let idle_ends = after(self.idle_since, self.lifetime.idle_max);
-        let age_ends = after(Some(self.opened_at), self.lifetime.age_max);
-        [idle_ends, age_ends].into_iter().flatten().min()
+        self.time_ends()
+    }
+
+    fn idle_ends(&self) -> Option<Instant> {
+        self.idle_since?.checked_add(self.lifetime.idle_max?)
+    }
+
+    fn time_ends(&self) -> Option<Instant> {
+        let age_ends = self.lifetime.age_max.and_then(|age| self.opened_at.checked_add(age));
+        [self.idle_ends(), age_ends].into_iter().flatten().min()
     }
 
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<TransportError> {
@@ -351,7 +467,9 @@ impl ConnectionTask {
                 return Poll::Ready(TransportError::new(TransportFailure::Keepalive, "no answer to a keepalive ping"));
             }
             let interval = self.settings.keepalive_interval.filter(|_| self.ping_sent_at.is_none());
-            let ping_due = interval.filter(|_| !self.calls.is_idle()).map(|interval| self.read_at + interval);
+            let ping_due = interval
+                .filter(|_| !self.calls.is_idle() || self.calls.has_watch())
+                .map(|interval| self.read_at + interval);
             if ping_due.is_some_and(|at| at <= now) {
                 self.calls.connection.ping(KEEPALIVE);
                 self.ping_sent_at = Some(now);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quire_http2::{CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Head, Side, StreamKey};
 use tokio::time::Instant;
 
-use crate::client::call::attempt::{Attempt, Body, Outgoing, RequestHead, untouched};
+use crate::client::call::attempt::{Attempt, Body, Failure, Outgoing, RequestHead, Unprocessed, untouched};
 use crate::client::call::path::CacheSlot;
 use crate::client::call::response::ResponseReader;
 use crate::client::channel::subchannel::{Command, WaitingCalls};
@@ -36,12 +36,19 @@ const MESSAGES_PER_POLL_MAX: usize = 64;
 /// Size up to which ready messages share one DATA frame.
 const BATCH_BYTES_MAX: usize = 8 * 1024;
 
+/// Number of the watch of the server's health.
+pub(super) const WATCH: u64 = u64::MAX;
+
 struct ActiveCall {
     number: u64,
     stream: StreamKey,
     response: ResponseReader,
     deadline: Option<Instant>,
     outgoing: Option<Box<dyn Outgoing>>,
+    /// The request's message until the response begins, for another attempt.
+    sent: Option<Body>,
+    /// Position of the request in the connection's output.
+    begins_at: u64,
     unreleased: usize,
 }
 
@@ -80,6 +87,8 @@ pub(super) struct Multiplexer {
     slots: Vec<Option<ActiveCall>>,
     pub(super) wakes: Arc<WakeSet>,
     wakers: Vec<Waker>,
+    /// Stream of the watch of the server's health. It is no call: neither our limit of calls nor idle time counts it.
+    watch: Option<StreamKey>,
     /// Cached header blocks, indexed by slot.
     heads: Vec<CachedHeads>,
     /// Calls beyond the limit of concurrent streams.
@@ -94,6 +103,10 @@ pub(super) struct Multiplexer {
     pub(super) pong_seen: bool,
     /// Number of calls that the last read ended.
     pub(super) ended: usize,
+    /// Bytes that the socket has taken.
+    pub(super) written: u64,
+    /// True once commands go to another connection: the callers' receivers show then which calls to cancel.
+    is_retired: bool,
 }
 
 impl Multiplexer {
@@ -105,8 +118,9 @@ impl Multiplexer {
             target,
             accepted: compression::accepted(&settings.accepts),
             slots: Vec::new(),
-            wakes: WakeSet::new(settings.calls_per_connection_max),
+            wakes: WakeSet::new(settings.calls_per_connection_max.saturating_add(1)),
             wakers: Vec::new(),
+            watch: None,
             heads: Vec::new(),
             waiting: WaitingCalls::new(&settings),
             blocked: Vec::new(),
@@ -116,18 +130,48 @@ impl Multiplexer {
             read_at: None,
             pong_seen: false,
             ended: 0,
+            written: 0,
+            is_retired: false,
             settings,
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.connection.live_streams() == 0 && self.waiting.calls.is_empty()
+        self.live_calls() == 0 && self.waiting.calls.is_empty()
+    }
+
+    fn live_calls(&self) -> usize {
+        self.connection.live_streams() - usize::from(self.has_watch())
+    }
+
+    pub(super) fn has_watch(&self) -> bool {
+        self.watch.is_some_and(|stream| self.connection.is_live(stream))
+    }
+
+    /// True if no call has begun.
+    pub(super) fn is_unused(&self) -> bool {
+        self.slots.len() <= usize::from(self.watch.is_some())
+    }
+
+    /// Begins the watch of the server's health.
+    pub(super) fn watch(&mut self, attempt: Attempt) {
+        if self.connection.can_open().is_ok() {
+            self.start(attempt);
+        } else {
+            self.waiting.calls.push_front(attempt);
+        }
     }
 
     pub(super) fn drain(&mut self) {
         if self.waiting.calls.is_empty() {
             self.connection.drain();
         }
+    }
+
+    /// Finishes the calls in flight without further commands.
+    pub(super) fn retire(&mut self) {
+        self.is_retired = true;
+        self.slots.iter().flatten().for_each(|active| self.wakes.mark(active.stream.index()));
     }
 
     pub(super) fn command(&mut self, command: Command) {
@@ -162,7 +206,7 @@ impl Multiplexer {
     fn has_room_for_call(&self) -> bool {
         let most = if self.connection.is_awaiting_peer() { STREAMS_UNASKED } else { usize::MAX };
         let most = most.min(self.settings.calls_per_connection_max);
-        self.connection.live_streams() < most && self.connection.can_open().is_ok()
+        self.live_calls() < most && self.connection.can_open().is_ok()
     }
 
     /// Returns calls that have not begun, for another connection.
@@ -171,6 +215,9 @@ impl Multiplexer {
     }
 
     fn start(&mut self, attempt: Attempt) {
+        if attempt.reply_to.is_abandoned() {
+            return;
+        }
         let timeout = match attempt.timeout(self.now) {
             Ok(timeout) => timeout,
             Err(status) => return attempt.reply_to.fail(status),
@@ -184,38 +231,41 @@ impl Multiplexer {
             None => &mut uncached,
         };
         let (is_bodiless, body_start) = (attempt.is_bodiless(), attempt.body_start());
+        let begins_at = self.written.saturating_add(self.connection.output().len() as u64);
         let Ok(stream) = self.connection.open(cache, is_bodiless, |put| head.put(put)) else {
             return attempt.reply_to.fail(untouched(Status::unavailable("the connection takes no more calls")));
         };
         let Attempt { number, dialect, deadline, message_bytes_max, body, reply_to, .. } = attempt;
+        if number == WATCH {
+            self.watch = Some(stream);
+        }
         self.make_room(stream);
-        let outgoing = match body {
-            _ if is_bodiless => None,
-            Body::Message(framed) => {
-                self.send_only(stream, body_start, framed);
-                None
-            }
-            Body::Shared(framed) => {
-                self.send_only(stream, body_start, framed);
-                None
-            }
-            Body::Messages(outgoing) => Some(outgoing),
+        let (outgoing, sent) = match body {
+            Body::Messages(outgoing) => (Some(outgoing).filter(|_| !is_bodiless), None),
+            whole if is_bodiless => (None, Some(whole)),
+            whole => (None, Some(self.send_only(stream, body_start, whole))),
         };
         if outgoing.is_some() {
             self.wakes.mark(stream.index());
         }
         let inbox = || Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
         let response = ResponseReader::new(dialect, reply_to, message_bytes_max, inbox);
-        self.slots[stream.index()] = Some(ActiveCall { number, stream, response, deadline, outgoing, unreleased: 0 });
+        let call = ActiveCall { number, stream, response, deadline, outgoing, sent, begins_at, unreleased: 0 };
+        self.slots[stream.index()] = Some(call);
     }
 
-    /// Sends the single message of a request.
-    fn send_only(&mut self, stream: StreamKey, start: usize, framed: impl AsRef<[u8]> + Into<Bytes>) {
-        let _ = if framed.as_ref().len() <= COPIED_BYTES_MAX {
-            self.connection.send_slice(stream, &framed.as_ref()[start..], true)
-        } else {
-            self.connection.send_bytes(stream, framed.into().slice(start..), true)
+    /// Sends the single message of a request, and returns it.
+    fn send_only(&mut self, stream: StreamKey, start: usize, body: Body) -> Body {
+        let framed = match body {
+            Body::Message(framed) if framed.len() > COPIED_BYTES_MAX => Bytes::from(framed),
+            Body::Shared(framed) if framed.len() > COPIED_BYTES_MAX => framed,
+            small => {
+                let _ = self.connection.send_slice(stream, &small.framed()[start..], true);
+                return small;
+            }
         };
+        let _ = self.connection.send_bytes(stream, framed.slice(start..), true);
+        Body::Shared(framed)
     }
 
     fn make_room(&mut self, stream: StreamKey) {
@@ -235,10 +285,13 @@ impl Multiplexer {
                 Event::Headers { stream, head, end } => self.head(stream, &head, end),
                 Event::Data { stream, data, end } => self.data(stream, data, end),
                 Event::Trailers { stream, head } => self.finish(stream, Some(&head)),
-                Event::Reset { stream, code, by_us } => {
+                // Reset by the server, or beyond the last stream of its GOAWAY.
+                Event::Reset { stream, code: code @ ErrorCode::REFUSED_STREAM, by_us: false } => {
+                    self.give_back(stream, Status::from_reset(code), true);
+                }
+                Event::Reset { stream, code, .. } => {
                     let status = self.deadline_kept(stream, code).unwrap_or_else(|| Status::from_reset(code));
-                    let is_refused = code == ErrorCode::REFUSED_STREAM && !by_us;
-                    self.fail(stream, if is_refused { untouched(status) } else { status });
+                    self.fail(stream, status);
                 }
                 Event::Pong(_) => self.pong_seen = true,
                 Event::GoAway { .. } => {}
@@ -268,6 +321,7 @@ impl Multiplexer {
     fn head(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         self.time_head(stream);
         let Some(active) = self.active(stream) else { return };
+        active.sent = None;
         if end && active.response.is_trailers(head) {
             return self.finish(stream, Some(head));
         }
@@ -328,6 +382,13 @@ impl Multiplexer {
         active.response.fail(status);
     }
 
+    /// Fails a call that the server has not processed.
+    fn give_back(&mut self, stream: StreamKey, status: Status, was_sent: bool) {
+        let Some(active) = self.take(stream) else { return };
+        let unprocessed = active.sent.map(|body| Unprocessed { body, was_sent });
+        active.response.fail(Failure { unprocessed, ..untouched(status).into() });
+    }
+
     /// Fails the call and cancels its stream.
     fn give_up(&mut self, stream: StreamKey, status: Status) {
         self.fail(stream, status);
@@ -335,9 +396,13 @@ impl Multiplexer {
     }
 
     pub(super) fn fail_all(&mut self, status: &Status) {
-        let streams: Vec<StreamKey> = self.slots.iter().flatten().map(|active| active.stream).collect();
-        for stream in streams {
-            self.fail(stream, status.clone());
+        for index in 0..self.slots.len() {
+            let Some(ActiveCall { stream, begins_at, .. }) = self.slots[index] else { continue };
+            if begins_at >= self.written {
+                self.give_back(stream, status.clone(), false);
+            } else {
+                self.fail(stream, status.clone());
+            }
         }
     }
 
@@ -355,7 +420,8 @@ impl Multiplexer {
     fn poll_slot(&mut self, index: usize) {
         let Some(Some(active)) = self.slots.get_mut(index) else { return };
         let stream = active.stream;
-        if active.response.is_abandoned() {
+        let mut cx = Context::from_waker(&self.wakers[index]);
+        if active.response.is_abandoned() || self.is_retired && active.response.poll_abandoned(&mut cx) {
             self.slots[index] = None;
             self.connection.reset(stream, ErrorCode::CANCEL);
             return self.start_waiting();

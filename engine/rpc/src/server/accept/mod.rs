@@ -2,12 +2,13 @@
 //!
 //! Listener, runtime and shutdown signal come from the caller.
 //!
-//! Implements: RFC 9113 sections 3 (starting HTTP/2) and 9.1 (connection management), RFC 9112 section 3 (request line).
+//! Implements: RFC 9113 sections 3 (starting HTTP/2) and 9.1 (connection management), RFC 9112 section 3 (request
+//! line).
 
 pub(crate) mod incoming;
 pub(crate) mod role;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,11 +21,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 use crate::envelope::Peer;
 use crate::io::read_failed;
 use crate::server::call::Shared;
-use crate::server::connection::Driver;
+use crate::server::connection::{DRAIN_ANSWER_MAX, Driver};
 #[cfg(feature = "http1")]
 use crate::server::http1;
 use crate::server::observer::Refusal;
@@ -221,7 +223,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let handshake = quire_net::handshake(&tls, io, shared.limits.handshake_timeout);
-    match before(handshake, &mut role.draining).await {
+    match unless_drained(handshake, &mut role).await {
         None => "drained".to_owned(),
         Some(Err(error)) => error.to_string(),
         Some(Ok((io, certificates))) => {
@@ -231,6 +233,20 @@ where
     }
 }
 
+/// The future's result, unless the connection has to end before. In a drain a peer that has just connected may be
+/// sending its first bytes.
+async fn unless_drained<F: Future>(future: F, role: &mut Role) -> Option<F::Output> {
+    let opened_at = Instant::now();
+    let end = pin!(async {
+        role.draining.as_mut().await;
+        role.draining = Box::pin(ready(()));
+        if !role.refusing && !role.standing.is_leaving() {
+            sleep_until(opened_at + DRAIN_ANSWER_MAX).await;
+        }
+    });
+    before(future, end).await
+}
+
 /// Serves a connection of any protocol to its end; returns the reason, for a log.
 async fn serve<T>(mut io: T, shared: Arc<Shared>, peer: Arc<Peer>, mut role: Role) -> String
 where
@@ -238,8 +254,7 @@ where
 {
     let mut first = Vec::with_capacity(PREFACE.len());
     let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
-    // A peer that has sent nothing can be closed at once.
-    let Some(looked) = before(Box::pin(look), &mut role.draining).await else { return "drained".to_owned() };
+    let Some(looked) = unless_drained(Box::pin(look), &mut role).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),
         Ok(Err(error)) => read_failed(&error),

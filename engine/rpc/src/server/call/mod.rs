@@ -1,7 +1,7 @@
 //! The life of a call, the same on every transport: admitted by its head, started, polled, and reported at its end.
 //!
-//! A transport moves the bytes and keeps the call between two polls: `Calls` for HTTP/2, `Exchange` for the `http` crate.
-//! A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
+//! A transport moves the bytes and keeps the call between two polls: `Calls` for HTTP/2, `Exchange` for the `http`
+//! crate. A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
 //!
 //! Implements: gRPC over HTTP/2, "Timeout" and "Status".
 
@@ -12,7 +12,10 @@ pub(crate) mod service;
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -50,7 +53,9 @@ pub(crate) struct Shared {
     pub(crate) limits: Arc<Limits>,
     pub(crate) observer: Arc<dyn Observer>,
     /// [`Observer::wants_details`].
-    pub(crate) has_details: bool,
+    pub(crate) wants_details: Arc<AtomicBool>,
+    /// [`Observer::wants_traces`].
+    pub(crate) has_traces: bool,
     pub(crate) http: Option<Arc<dyn HttpService>>,
     /// The layers around calls, if any.
     pub(crate) layered: Option<Arc<dyn HttpService>>,
@@ -184,6 +189,19 @@ impl Shared {
         ReplyState::new(dialect, None, None, self.cors.allowed(head))
     }
 
+    /// True if calls that begin now may have details.
+    #[inline]
+    pub(crate) fn may_note(&self) -> bool {
+        self.has_traces || self.wants_details.load(Relaxed)
+    }
+
+    /// Begins the details of a call, or of another request, if the observer wants them.
+    pub(crate) fn notes(&self, head: &Arc<Head>, is_call: bool, now: Instant) -> Option<Box<Notes>> {
+        let traced = (self.has_traces && is_call).then(|| Notes::traced(head, &*self.observer, now)).flatten();
+        let notes = traced.or_else(|| self.wants_details.load(Relaxed).then(|| Notes::new(Arc::clone(head), now)));
+        notes.map(Box::new)
+    }
+
     /// The request without its message, after the interceptors; `None` if it holds nothing beyond the head.
     #[inline]
     pub(crate) fn intercept(
@@ -247,14 +265,15 @@ impl Shared {
         self.limits.refusal(limit)
     }
 
-    /// Admits a call whose message, or message stream, is available. `request` has passed the interceptors; without
-    /// `caller` the call is counted elsewhere.
+    /// Admits a call whose message, or message stream, is available. `request` has passed the interceptors; if there is
+    /// none, one with these `extensions` does. Without `caller` the call is counted elsewhere.
     #[expect(clippy::inline_always, reason = "it is most of what a short call costs, and has two callers")]
     #[inline(always)]
     pub(crate) fn admit(
         &self,
         call: &CallHead<'_>,
         request: Option<Box<Request<()>>>,
+        extensions: Extensions,
         now: Instant,
         caller: Option<&mut Caller>,
         cx: &mut Context<'_>,
@@ -263,7 +282,7 @@ impl Shared {
             return Err(self.too_late(call.plan).into());
         }
         let (request_json, answer_json) = self.routes.json(call.plan)?.unzip();
-        let request = if request.is_some() { request } else { self.intercept(call, Extensions::new())? };
+        let request = if request.is_some() { request } else { self.intercept(call, extensions)? };
         if let Some(caller) = caller {
             caller.set(request.as_ref().and_then(|request| request.extensions().get()));
             if let Some(limit) = self.calls_limit(caller, Some(call.plan.method)) {
@@ -377,7 +396,7 @@ impl Shared {
         peer: Option<SocketAddr>,
     ) {
         let path = method.map_or("unknown", |method| &self.routes.table[method].path);
-        let details = Some(notes.details(peer));
+        let details = Some(notes.details(peer, elapsed));
         self.observer.call_finished(&CallReport { method, path, code, elapsed, details });
     }
 }

@@ -232,25 +232,43 @@ impl Calls {
     /// Begins the details of the stream's call, if the observer wants them.
     #[inline]
     fn note(&mut self, stream: StreamKey, head: &Arc<Head>) {
-        if self.shared.has_details {
-            self.slots[stream.index()].notes = Some(Box::new(Notes::new(Arc::clone(head))));
+        if self.shared.may_note() {
+            // Behind layers a call begins its own details; a request for another host is none.
+            let plan = if head.is_oversized() || self.shared.layered.is_some() { None } else { self.plan(head) };
+            let is_call = match plan {
+                Some(plan @ (Plan::Call(..) | Plan::Fail(..))) => plan.is_grpc() || !self.shared.hosts.refuse(head),
+                _ => false,
+            };
+            self.slots[stream.index()].notes = self.shared.notes(head, is_call, self.now);
         }
+    }
+
+    /// The span of the stream's call, for its handler.
+    #[inline]
+    fn extensions(&self, stream: StreamKey) -> Extensions {
+        self.slots[stream.index()].notes.as_ref().map(|notes| notes.extensions()).unwrap_or_default()
     }
 
     /// Adds bytes of the request.
     #[inline]
     fn note_received(&mut self, stream: StreamKey, bytes: usize) {
-        if self.shared.has_details
-            && let Some(notes) = &mut self.slots[stream.index()].notes
-        {
+        if let Some(notes) = &mut self.slots[stream.index()].notes {
             notes.bytes_in += bytes as u64;
         }
     }
 
-    /// Body bytes given to the connection, if the observer wants them; for [`note_sent`](Self::note_sent).
+    /// Body bytes given to the connection, if the call has details; for [`note_sent`](Self::note_sent).
     #[inline]
-    pub(super) fn sent_so_far(&self) -> Option<u64> {
-        self.shared.has_details.then(|| self.connection.body_bytes())
+    pub(super) fn sent_so_far(&self, stream: StreamKey) -> Option<u64> {
+        self.slots[stream.index()].notes.as_ref().map(|_| self.connection.body_bytes())
+    }
+
+    /// The same before the call's handler is polled or dropped.
+    #[inline]
+    pub(super) fn polling(&self, stream: StreamKey) -> Option<u64> {
+        let before = self.sent_so_far(stream)?;
+        self.shared.observer.polling();
+        Some(before)
     }
 
     /// Adds what the call has sent since `before`.
@@ -260,6 +278,17 @@ impl Calls {
             && let Some(notes) = &mut self.slots[stream.index()].notes
         {
             notes.bytes_out += self.connection.body_bytes().saturating_sub(before);
+        }
+    }
+
+    /// The same since [`polling`](Self::polling), and what the handler has waited for.
+    #[inline]
+    pub(super) fn polled(&mut self, stream: StreamKey, before: Option<u64>) {
+        self.note_sent(stream, before);
+        if before.is_some()
+            && let Some(notes) = &mut self.slots[stream.index()].notes
+        {
+            notes.waited += self.shared.observer.polled();
         }
     }
 
@@ -339,7 +368,7 @@ impl Calls {
         }
         let call = CallHead::new(&plan, head, &self.peer, self.slots[stream.index()].started_at);
         // Before the body, so that none is buffered for a rejected caller.
-        let request = match self.shared.intercept(&call, Extensions::new()) {
+        let request = match self.shared.intercept(&call, self.extensions(stream)) {
             Ok(request) => request,
             Err(rejected) => return self.reject(stream, &plan, head, &rejected),
         };
@@ -568,19 +597,23 @@ impl Calls {
         intake: Intake<'_>,
         feed: Feed,
     ) {
+        // An intercepted request has them.
+        let extensions = if request.is_none() { self.extensions(stream) } else { Extensions::new() };
         let slot = &mut self.slots[stream.index()];
         slot.free();
         let call = CallHead::new(plan, head, &self.peer, slot.started_at);
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
-        let mut admitted = match self.shared.admit(&call, request, self.now, Some(&mut self.caller), &mut cx) {
-            Ok(admitted) => admitted,
-            Err(rejected) => return self.reject(stream, plan, head, &rejected),
-        };
-        let before = self.sent_so_far();
+        let mut admitted =
+            match self.shared.admit(&call, request, extensions, self.now, Some(&mut self.caller), &mut cx) {
+                Ok(admitted) => admitted,
+                Err(rejected) => return self.reject(stream, plan, head, &rejected),
+            };
+        let before = self.polling(stream);
         if before.is_some()
             && let Some(notes) = &mut self.slots[stream.index()].notes
         {
             notes.set_client(self.caller.client());
+            notes.start();
         }
         if matches!(intake, Intake::Message(message) if message.compressed) {
             // Its cost is unknown.
@@ -595,14 +628,10 @@ impl Calls {
             output_bytes_max: self.shared.limits.output_bytes_max,
         };
         let started = self.shared.start(&call, &mut admitted, intake, spare, &mut cx, &mut reply);
-        if let Some(before) = before
-            && let Some(notes) = &mut self.slots[stream.index()].notes
-        {
-            notes.bytes_out += self.connection.body_bytes().saturating_sub(before);
-        }
+        let (method, deadline) = (Some(plan.method), call.deadline);
+        self.polled(stream, before);
         match started {
             Started::Running(running) => {
-                let (method, deadline) = (Some(plan.method), call.deadline);
                 self.note_blocked(stream);
                 let shares = Some(self.shared.take_shares(&mut self.caller, method));
                 let (reply, unreleased, ending) = (state, 0, admitted.ending);
@@ -612,9 +641,9 @@ impl Calls {
             }
             Started::Done(spare) => {
                 if let Some(spare) = spare {
-                    self.retire(Some(plan.method), spare);
+                    self.retire(method, spare);
                 }
-                self.finish(stream, Some(plan.method), state.code);
+                self.finish(stream, method, state.code);
             }
         }
     }

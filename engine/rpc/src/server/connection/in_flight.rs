@@ -1,7 +1,8 @@
 //! Calls in flight: polled, timed out, finished, and the rest of their requests discarded.
 //!
 //! A reset right after the answer would be legal, but some clients then report the reset instead of the answer. So it
-//! waits until the limits on discarded bytes and time are reached. Until then the rest of the request is checked as usual.
+//! waits until the limits on discarded bytes and time are reached. Until then the rest of the request is checked as
+//! usual.
 //!
 //! curl 7 notices that such a stream is closed only when the connection brings more data: hence the PING.
 //!
@@ -53,11 +54,11 @@ impl Calls {
 
     #[inline]
     pub(crate) fn poll_active(&mut self, stream: StreamKey, active: &mut Active) -> Poll<()> {
-        let before = self.sent_so_far();
+        let before = self.polling(stream);
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
         let sink = Sink::Http2(&mut self.connection, stream, &self.lender);
         let polled = active.poll(sink, &mut self.templates, self.shared.limits.output_bytes_max, &mut cx);
-        self.note_sent(stream, before);
+        self.polled(stream, before);
         if polled.is_pending() {
             active.note_messages(false, self.now);
             self.note_blocked(stream);
@@ -111,6 +112,15 @@ impl Calls {
         }
     }
 
+    /// Drops the handler of a call that is not answered.
+    fn abandon(&mut self, stream: StreamKey, active: Active) -> (Option<usize>, ReplyState, usize) {
+        self.active -= 1;
+        let before = self.polling(stream);
+        self.retire(active.method, active.running);
+        self.polled(stream, before);
+        (active.method, active.reply, active.unreleased)
+    }
+
     /// Ends an answered call; discards the rest of its request.
     #[inline]
     pub(crate) fn finish(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
@@ -135,7 +145,7 @@ impl Calls {
         status: &Status,
     ) {
         let mut state = self.shared.bare(dialect, head);
-        let before = self.sent_so_far();
+        let before = self.sent_so_far(stream);
         self.reply_with(stream, &mut state).finish(status);
         self.note_sent(stream, before);
         self.slots[stream.index()].phase = Phase::Free;
@@ -207,10 +217,9 @@ impl Calls {
     fn expire_call(&mut self, stream: StreamKey) {
         let (method, mut state, unreleased, status) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
-                self.active -= 1;
                 let status = active.overdue();
-                self.retire(active.method, active.running);
-                (active.method, active.reply, active.unreleased, status)
+                let (method, reply, unreleased) = self.abandon(stream, active);
+                (method, reply, unreleased, status)
             }
             Phase::Gathering(gathering) => {
                 self.gathered_bytes -= gathering.held_bytes();
@@ -223,7 +232,7 @@ impl Calls {
         if self.connection.queued_bytes(stream) > 0 {
             self.connection.reset(stream, ErrorCode::CANCEL);
         } else {
-            let before = self.sent_so_far();
+            let before = self.sent_so_far(stream);
             self.reply_with(stream, &mut state).finish(&status);
             self.note_sent(stream, before);
         }
@@ -239,11 +248,7 @@ impl Calls {
                 self.gathered_bytes -= gathering.held_bytes();
                 Some(gathering.plan.method)
             }
-            Phase::Active(active) => {
-                self.active -= 1;
-                self.retire(active.method, active.running);
-                active.method
-            }
+            Phase::Active(active) => self.abandon(stream, active).0,
             Phase::Free | Phase::Discarding(_) => None,
         }
     }
@@ -321,9 +326,11 @@ impl Calls {
     #[inline]
     pub(crate) fn ended(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
         let started_at = self.slots[stream.index()].started_at;
-        let notes = if self.shared.has_details { self.slots[stream.index()].notes.take() } else { None };
-        if !self.shared.has_details
-            && let Some(last) = self.ended.last_mut()
+        let mut notes = self.slots[stream.index()].notes.take();
+        if let Some(notes) = &mut notes {
+            notes.end();
+        } else if let Some(last) = self.ended.last_mut()
+            && last.notes.is_none()
             && last.method == method
             && last.code == code
             && last.started_at == started_at
@@ -337,7 +344,8 @@ impl Calls {
         self.ended.push(Ended { method, code, started_at, calls: 1, notes });
     }
 
-    /// Reports ended calls to the observer. Called before every write, so that a client finds its answered call counted.
+    /// Reports ended calls to the observer. Called before every write, so that a client finds its answered call
+    /// counted.
     pub(crate) fn report(&mut self) {
         if self.ended.is_empty() {
             return;

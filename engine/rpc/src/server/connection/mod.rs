@@ -31,9 +31,9 @@ use calls::Calls;
 
 /// Time for the peer to read our last bytes and close.
 const LINGER: Duration = Duration::from_secs(1);
-/// Time for a peer without calls to acknowledge the first GOAWAY of a drain. A process that is busy elsewhere does not
-/// read; the second GOAWAY lists later which of its calls were not begun.
-const DRAIN_ANSWER_MAX: Duration = Duration::from_millis(500);
+/// Time for a peer without calls to acknowledge the first GOAWAY of a drain, and for a new one to begin. A process that
+/// is busy elsewhere does not read; the second GOAWAY lists later which of its calls were not begun.
+pub(crate) const DRAIN_ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Payload of our keepalive PING.
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
 

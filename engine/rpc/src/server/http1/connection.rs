@@ -12,7 +12,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -44,8 +44,8 @@ where
 {
     let (limits, peer_address) = (Arc::clone(&shared.limits), peer.address);
     let Role { draining, refusing, standing } = role;
-    // Each request in progress holds a reference to it.
-    let busy = Arc::new(());
+    // Each request in progress holds a reference to it. True once an answer ends the connection.
+    let busy = Arc::new(AtomicBool::new(false));
     let buffer_bytes_max = limits.http1_head_bytes_max.max(8 * 1024);
     let held = Arc::new(HeldBytes::new(buffer_bytes_max));
     let io = Transport::new(first, io, Arc::clone(&held), limits.write_timeout);
@@ -68,6 +68,7 @@ where
     let mut idle = Idle { allowed: lifetime.idle_max, timer: None };
     let mut age = lifetime.age_max.map(|age| Box::pin(sleep(age)));
     let mut charge = limits.memory.charge(peer_address);
+    let mut active_at = Instant::now();
     let is_busy = || Arc::strong_count(&busy) > 1 || held.is_sending();
     let mut cut: Option<Pin<Box<Sleep>>> = None;
     let ended = std::future::poll_fn(|cx| {
@@ -75,7 +76,13 @@ where
         wakes.unregister();
         if draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready()) {
             draining = None;
-            connection.as_mut().graceful_shutdown();
+            if refusing || standing.is_leaving() {
+                connection.as_mut().graceful_shutdown();
+            } else {
+                // The next answer has `connection: close`.
+                busy.store(true, Relaxed);
+                idle = Idle { allowed: Some(quire_net::QUIET_MAX.saturating_sub(active_at.elapsed())), timer: None };
+            }
             if standing.is_leaving() && !is_busy() {
                 // Another waits for what it holds.
                 cut = Some(Box::pin(sleep(LEAVE_MAX)));
@@ -99,10 +106,11 @@ where
         if polled.is_pending() {
             wakes.take(|_| time_slice::yield_now(cx));
         }
-        standing.note(is_busy(), Instant::now());
+        active_at = Instant::now();
+        standing.note(is_busy(), active_at);
         charge.set(held.bytes(), cx.waker());
         if let Some(listed) = &listed {
-            listed.note(held.turn(is_busy()), Instant::now());
+            listed.note(held.turn(is_busy()), active_at);
         }
         if charge.is_cut() {
             return Poll::Ready(memory::CUT.to_owned());
@@ -125,7 +133,7 @@ struct Requests {
     /// Excess connection: requests are refused.
     refusing: bool,
     held: Arc<HeldBytes>,
-    busy: Weak<()>,
+    busy: Weak<AtomicBool>,
     /// The user agent that operators see.
     user_agent: RefCell<Box<[u8]>>,
 }
@@ -162,7 +170,7 @@ async fn respond(
     dispatched: Result<Dispatched, Unserved>,
     held: &HeldBytes,
     memory: &Memory,
-    busy: Option<Arc<()>>,
+    busy: Option<Arc<AtomicBool>>,
 ) -> http::Response<Body> {
     std::future::poll_fn(time_slice::poll_next).await;
     let mut response = match dispatched {
@@ -175,6 +183,9 @@ async fn respond(
         bytes = 0;
     }
     held.answer(bytes);
+    if busy.as_ref().is_some_and(|is_last| is_last.load(Relaxed)) {
+        response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+    }
     match busy {
         // Of others it is known how much is still to be written.
         Some(busy) if response.body().size_hint().exact().is_none() => {
@@ -258,7 +269,7 @@ impl http_body::Body for CountedBody {
 /// Answer body that marks its connection busy.
 struct BusyBody {
     body: Body,
-    _busy: Arc<()>,
+    _busy: Arc<AtomicBool>,
 }
 
 impl http_body::Body for BusyBody {

@@ -1,5 +1,5 @@
-//! Calls as requests and responses of the `http` crate, on connections managed elsewhere: by hyper's HTTP/1.1, or by the
-//! server around a tower service.
+//! Calls as requests and responses of the `http` crate, on connections managed elsewhere: by hyper's HTTP/1.1, or by
+//! the server around a tower service.
 //!
 //! Implements: RFC 9113 sections 8.2.2 (fields of a connection) and 8.3.1 (request pseudo-header fields).
 
@@ -29,7 +29,7 @@ use crate::server::call::service::Started;
 use crate::server::call::{Active, Rejected, Shared, time_is_up};
 use crate::server::connection::in_flight::REFUSED_BYTES_MAX;
 use crate::server::memory::Charge;
-use crate::server::observer::{Notes, Refusal};
+use crate::server::observer::{Notes, Observer, Refusal};
 use crate::server::reply::plain_http::{self, Unserved};
 use crate::server::reply::sink::{Outbox, Sink};
 use crate::server::reply::{Reply, ReplyState, Templates};
@@ -76,6 +76,8 @@ pub(crate) struct Exchange {
     outbox: Outbox,
     started_at: Instant,
     timer: Pin<Box<Sleep>>,
+    /// Details of the call, if the observer wants them.
+    notes: Option<Box<Notes>>,
     is_reported: bool,
 }
 
@@ -95,13 +97,19 @@ impl Exchange {
             Plan::Unserved(_) | Plan::Preflight | Plan::Http => (None, PLAIN),
         };
         let started_at = Instant::now();
+        let is_call = matches!(plan, Plan::Call(..) | Plan::Fail(..));
+        let notes = shared.may_note().then(|| shared.notes(&head, is_call, started_at)).flatten();
+        let mut extensions = parts.extensions;
+        if let Some(notes) = &notes {
+            extensions.extend(notes.extensions());
+        }
         let mut exchange = Box::new(Self {
             shared: Arc::clone(shared),
             peer: Arc::clone(peer),
             state: shared.bare(dialect, &head),
             head_bytes: head.fields().iter().map(|field| field.name().len() + field.value().len()).sum(),
             head,
-            extensions: parts.extensions,
+            extensions,
             method: call.map(|call| call.method),
             stage: Stage::Over,
             body,
@@ -116,6 +124,7 @@ impl Exchange {
             outbox: Outbox::default(),
             started_at,
             timer: Box::pin(sleep_until(shared.request_deadline(call.as_ref(), started_at))),
+            notes,
             is_reported: false,
         });
         match plan {
@@ -162,7 +171,8 @@ impl Exchange {
             let mut progress = self.read(cx);
             if let Stage::Active(active) = &mut self.stage {
                 let (sink, output_bytes_max) = (Sink::Outbox(&mut self.outbox), self.shared.limits.output_bytes_max);
-                if active.poll(sink, &mut self.templates, output_bytes_max, cx).is_ready() {
+                let poll = || active.poll(sink, &mut self.templates, output_bytes_max, cx);
+                if measured(&*self.shared.observer, &mut self.notes, poll).is_ready() {
                     self.end();
                 } else {
                     active.note_messages(false, Instant::now());
@@ -219,8 +229,8 @@ impl Exchange {
         }
     }
 
-    /// Passes the head through the interceptors, before the body is read; then starts the call, unless its handler needs
-    /// the whole message.
+    /// Passes the head through the interceptors, before the body is read; then starts the call, unless its handler
+    /// needs the whole message.
     fn open(&mut self, cx: &mut Context<'_>) {
         let Stage::Begun(plan, message) = std::mem::replace(&mut self.stage, Stage::Over) else { return };
         let call = CallHead::new(&plan, &self.head, &self.peer, self.started_at);
@@ -283,7 +293,7 @@ impl Exchange {
         let deadline = call.deadline;
         self.timer.as_mut().reset(deadline.unwrap_or(self.started_at + Duration::from_hours(24 * 365)));
         let _ = self.timer.as_mut().poll(cx);
-        let admitted = shared.admit(&call, request, Instant::now(), self.caller.as_mut(), cx);
+        let admitted = shared.admit(&call, request, Extensions::new(), Instant::now(), self.caller.as_mut(), cx);
         if let (Some(caller), Some(listed)) = (&self.caller, &self.peer.connection) {
             listed.note_client(caller.client());
         }
@@ -291,8 +301,15 @@ impl Exchange {
             Ok(admitted) => admitted,
             Err(rejected) => return self.reject(&rejected),
         };
+        if let Some(notes) = &mut self.notes {
+            notes.start();
+        }
         self.state = shared.reply_state(&call, &mut admitted);
-        match shared.start(&call, &mut admitted, intake, None, cx, &mut self.reply()) {
+        let mut notes = self.notes.take();
+        let start = || shared.start(&call, &mut admitted, intake, None, cx, &mut self.reply());
+        let started = measured(&*shared.observer, &mut notes, start);
+        self.notes = notes;
+        match started {
             Started::Running(running) => {
                 let method = Some(plan.method);
                 let shares = self.caller.as_mut().map(|caller| shared.take_shares(caller, method));
@@ -365,6 +382,7 @@ impl Exchange {
     fn deactivate(&mut self) {
         if let Stage::Active(active) = std::mem::replace(&mut self.stage, Stage::Over) {
             self.state = active.reply;
+            measured(&*self.shared.observer, &mut self.notes, || drop(active.running));
         }
     }
 
@@ -377,18 +395,27 @@ impl Exchange {
         }
     }
 
-    fn report_once(&self, code: Code) {
+    fn report_once(&mut self, code: Code) {
+        let Some(mut notes) = self.notes.take() else {
+            return self.shared.report(self.method, code, self.started_at.elapsed(), 1);
+        };
+        notes.end();
         let elapsed = self.started_at.elapsed();
-        if !self.shared.has_details {
-            return self.shared.report(self.method, code, elapsed, 1);
-        }
-        let mut notes = Notes::new(Arc::clone(&self.head));
         (notes.bytes_in, notes.bytes_out) = (self.body_bytes, self.outbox.body_bytes);
         if let Some(caller) = &self.caller {
             notes.set_client(caller.client());
         }
         self.shared.report_details(self.method, code, elapsed, &notes, self.peer.address);
     }
+}
+
+/// Polls or drops a handler, and adds to the call's details what it has waited for.
+fn measured<R>(observer: &dyn Observer, notes: &mut Option<Box<Notes>>, work: impl FnOnce() -> R) -> R {
+    let Some(notes) = notes else { return work() };
+    observer.polling();
+    let done = work();
+    notes.waited += observer.polled();
+    done
 }
 
 impl Drop for Exchange {
