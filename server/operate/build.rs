@@ -1,4 +1,4 @@
-//! Generates the messages and the service. Samples can be written as JSON with the names of the contract.
+//! Generates the messages and the services. Samples can be written as JSON with the names of the contract.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()
@@ -9,5 +9,7 @@ fn main() -> std::io::Result<()> {
                 messages.type_attribute(format!(".quire.{name}"), "#[derive(::serde::Serialize)]");
             }
         })
-        .compile(&["operator.proto"], &["../../proto"])
+        .compile(&["operator.proto"], &["../../proto"])?;
+    let collector = ["opentelemetry/proto/collector/trace/v1/trace_service.proto"];
+    quire_rpc_build::Builder::default().server(false).compile(&collector, &["proto"])
 }

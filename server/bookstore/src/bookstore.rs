@@ -19,14 +19,11 @@ use crate::{
     money::Cents,
     settings::{Reads, Settings},
     store::{DatabaseError, OpenError, Page, SqliteStore, Store, Which, open_shared},
+    witness,
 };
 
 /// Time of a reservation that names none.
 const HOLD_SECONDS_DEFAULT: u32 = 900;
-
-/// Answer over a store without reservations.
-const NO_RESERVATIONS: &str = "reservations need the SQLite store, and this server keeps its books in PostgreSQL, by the \
-                               setting ledger.url";
 
 /// A handle to an open store; clones share it.
 #[derive(Clone, Debug)]
@@ -47,8 +44,10 @@ pub(crate) struct Inner {
     pub(crate) sales: Shares,
     /// Summaries of sales that run at once, so that they leave connections to readers of the log.
     pub(crate) scans: Semaphore,
-    /// Set once, to end every [`Tail`].
-    ending: watch::Sender<bool>,
+    /// Newest checkpoint that witnesses have signed.
+    pub(crate) cosigned: witness::Newest,
+    /// Set once, to end every [`Tail`] and the requests to witnesses.
+    pub(crate) ending: watch::Sender<bool>,
 }
 
 /// Reason why a store cannot be opened. Each message names the remedy.
@@ -87,10 +86,12 @@ impl Bookstore {
         let ledger = Ledger::start(Arc::clone(&store), settings.clone(), Arc::clone(&metrics));
         let ledger = ledger.map_err(StartError::Threads)?;
         let limits = &settings.limits;
-        let (tails, streams) = (Shares::new(limits.log_tails), Shares::new(limits.search_streams));
-        let (imports, sales) = (Shares::new(limits.imports), Shares::new(limits.sales));
+        let (tails, streams) = (Shares::new(limits.log_tails.clone()), Shares::new(limits.search_streams.clone()));
+        let (imports, sales) = (Shares::new(limits.imports.clone()), Shares::new(limits.sales.clone()));
         let (scans, ending) = (Semaphore::new(settings.read_pool.div_ceil(2)), watch::Sender::new(false));
-        let inner = Inner { settings, shelf, ledger, store, metrics, tails, streams, imports, sales, scans, ending };
+        let cosigned = witness::Newest::new(settings.witnesses.len());
+        let inner =
+            Inner { settings, shelf, ledger, store, metrics, tails, streams, imports, sales, scans, cosigned, ending };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -103,13 +104,7 @@ impl Bookstore {
     pub async fn lookup(&self, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
         match self.inner.settings.reads {
             Reads::Memory => Ok(self.inner.shelf.load().get(id).cloned()),
-            Reads::Database => {
-                let book = self.inner.store.book(id).await?;
-                if let Some((book, known)) = book.as_ref().zip(self.inner.shelf.load().get_any(id)) {
-                    book.publish_held(known.held());
-                }
-                Ok(book)
-            }
+            Reads::Database => self.inner.store.book(id).await,
         }
     }
 
@@ -144,18 +139,20 @@ impl Bookstore {
         Ok(receipt)
     }
 
-    /// Holds `quantity` copies for `seconds`, all or none, under this key; the copies of a [`Reservation`] are held on disk.
+    /// Holds `quantity` copies for `seconds` for this client, all or none, under this key; the copies of a [`Reservation`] are
+    /// held on disk.
     pub async fn hold(
         &self,
         book: BookId,
         quantity: i32,
         key: IdempotencyKey,
         seconds: Option<i32>,
+        client: &Client,
         deadline: Option<Instant>,
     ) -> Result<Reservation, Fault> {
         let (quantity, seconds) = (self.quantity(quantity)?, self.hold_seconds(seconds)?);
-        self.with_reservations()?;
-        let held = self.inner.ledger.hold(Hold { book, quantity, key, seconds, deadline }).await;
+        let hold = Hold { book, quantity, key, holder: client.into(), seconds, deadline };
+        let held = self.inner.ledger.hold(hold).await;
         self.answered(held)
     }
 
@@ -166,20 +163,17 @@ impl Bookstore {
         confirms: bool,
         deadline: Option<Instant>,
     ) -> Result<Reservation, Fault> {
-        self.with_reservations()?;
         let ended = self.inner.ledger.end_hold(HoldEnd { key, confirms, deadline }).await;
         self.answered(ended)
-    }
-
-    fn with_reservations(&self) -> Result<(), Fault> {
-        let there = self.inner.store.has_reservations();
-        if there { Ok(()) } else { Err(Fault::Unsupported(NO_RESERVATIONS)) }
     }
 
     fn answered(&self, reservation: Result<Reservation, Fault>) -> Result<Reservation, Fault> {
         match &reservation {
             Ok(reservation) => self.inner.metrics.answered_hold(reservation),
             Err(Fault::Limit { limit: Limit::Reservations, .. }) => self.inner.metrics.refused(Limit::Reservations),
+            Err(Fault::LostEnd { number }) => {
+                tracing::error!(number, "the log lacks the end of the reservation of this entry; run `quire verify`");
+            }
             Err(_) => {}
         }
         reservation
@@ -187,7 +181,7 @@ impl Bookstore {
 
     /// Checks the seconds of a reservation; `None` is the default.
     fn hold_seconds(&self, seconds: Option<i32>) -> Result<u32, Fault> {
-        let most = self.inner.settings.limits.reservation_seconds;
+        let most = self.inner.settings.limits.reservation_seconds.get().try_into().unwrap_or(u32::MAX);
         let Some(seconds) = seconds else { return Ok(HOLD_SECONDS_DEFAULT.min(most)) };
         let wanted = u32::try_from(seconds).ok().filter(|seconds| (1..=most).contains(seconds));
         let want = || format!("a whole number from 1 to {most}, the server's limit limits.reservation_seconds");
@@ -196,7 +190,7 @@ impl Bookstore {
 
     /// Checks the copies of one purchase.
     pub(crate) fn quantity(&self, copies: i32) -> Result<u32, Fault> {
-        let most = self.inner.settings.limits.quantity;
+        let most = self.inner.settings.limits.quantity.get().try_into().unwrap_or(u32::MAX);
         let wanted = u32::try_from(copies).ok().filter(|copies| (1..=most).contains(copies));
         let want = || format!("a whole number from 1 to {most}, the server's limit limits.quantity");
         wanted.ok_or_else(|| Fault::invalid("quantity", copies, want()))
@@ -224,7 +218,7 @@ impl Bookstore {
     /// Follows the log from the entry after `after`, or from now, for this client.
     pub fn tail(&self, after: Option<i64>, client: Client) -> Result<Tail, Fault> {
         let share = self.inner.tails.take(client);
-        let share = share.ok_or_else(|| self.exceeded(Limit::LogTails, self.inner.settings.limits.log_tails))?;
+        let share = share.ok_or_else(|| self.exceeded(Limit::LogTails, self.inner.settings.limits.log_tails.get()))?;
         let newest = self.inner.ledger.watch();
         let cursor = after.unwrap_or_else(|| *newest.borrow());
         Ok(Tail { store: self.clone(), newest, cursor, _share: share })
@@ -244,6 +238,7 @@ impl Bookstore {
             log_number: *self.inner.ledger.watch().borrow(),
             healthy: *self.healthy().borrow(),
             age: self.inner.store.age(),
+            replicas: self.inner.store.replicas(),
         }
     }
 
@@ -282,7 +277,7 @@ impl Bookstore {
 
     /// Page size for a requested number of items; 0 is the largest page.
     pub(crate) fn page_size(&self, asked: usize) -> Result<usize, Fault> {
-        let most = self.inner.settings.limits.page_size;
+        let most = self.inner.settings.limits.page_size.get();
         self.within(Limit::PageSize, asked, most)?;
         Ok(if asked == 0 { most } else { asked })
     }
@@ -297,7 +292,7 @@ impl Bookstore {
     /// Takes a permit for a search stream.
     pub(crate) fn stream_share(&self, client: Client) -> Result<Share, Fault> {
         let share = self.inner.streams.take(client);
-        share.ok_or_else(|| self.exceeded(Limit::SearchStreams, self.inner.settings.limits.search_streams))
+        share.ok_or_else(|| self.exceeded(Limit::SearchStreams, self.inner.settings.limits.search_streams.get()))
     }
 
     pub(crate) fn exceeded(&self, limit: Limit, at: usize) -> Fault {

@@ -98,6 +98,15 @@ impl From<NewBook> for Book {
     }
 }
 
+impl From<(NewBook, u32)> for Book {
+    /// The book, with the copies that reservations hold.
+    fn from((book, held): (NewBook, u32)) -> Self {
+        let book = Self::from(book);
+        book.publish_held(held);
+        book
+    }
+}
+
 impl From<&Book> for NewBook {
     fn from(book: &Book) -> Self {
         let (title, topic) = (book.title().to_owned(), book.topic().to_owned());
@@ -237,7 +246,7 @@ impl Catalogue {
     }
 
     /// Adds, removes, edits, lists and delists books in one step, so that each topic is rebuilt only once.
-    fn restructure(&mut self, changes: Vec<(BookId, Option<NewBook>)>) {
+    fn restructure(&mut self, changes: Vec<(BookId, Option<(NewBook, u32)>)>) {
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
         let by_topic = &self.by_topic;
         let mut touch = |topic: &Arc<str>, book: Option<&Arc<Book>>| {
@@ -248,20 +257,15 @@ impl Catalogue {
         };
         let changed: HashSet<BookId> = changes.iter().map(|change| change.0).collect();
         for (id, state) in changes {
-            let held;
             if let Some(old) = self.by_id.remove(id) {
                 self.in_order.remove(&id);
                 touch(&old.topic, None);
-                held = old.held();
             } else {
-                held = self.delisted.get(&id).map_or(0, |old| old.held());
                 self.delisted.remove(&id);
             }
-            if let Some(new) = state {
+            if let Some((new, held)) = state {
                 if !new.listed {
-                    let book = Book::from(new);
-                    book.publish_held(held);
-                    self.delisted.insert(id, Arc::new(book));
+                    self.delisted.insert(id, Arc::new(Book::from((new, held))));
                     continue;
                 }
                 // All books of a topic share its text.
@@ -309,17 +313,18 @@ impl Shelf {
         self.current.store(Arc::new(catalogue));
     }
 
-    /// Applies the store's state of some books; `None` for a removed one. Only the ledger calls this, one thread at a
-    /// time.
-    pub(crate) fn apply(&self, changes: impl IntoIterator<Item = (BookId, Option<NewBook>)>) {
+    /// Applies the store's state of some books and of the copies held of them; `None` for a removed one. Only the ledger
+    /// calls this, one thread at a time.
+    pub(crate) fn apply(&self, changes: impl IntoIterator<Item = (BookId, Option<(NewBook, u32)>)>) {
         let current = self.current.load_full();
         let structural: Vec<_> = changes
             .into_iter()
             .filter_map(|(id, state)| match (current.get_any(id), state) {
-                (Some(book), Some(new))
+                (Some(book), Some((new, held)))
                     if *book.title == *new.title && *book.topic == *new.topic && book.listed == new.listed =>
                 {
                     book.publish(new.stock, new.price);
+                    book.publish_held(held);
                     None
                 }
                 (None, None) => None,
@@ -372,7 +377,7 @@ mod tests {
         let mut book = sample::books().next().unwrap();
         book.stock = 7;
         let gone = BookId::new(12498).unwrap();
-        shelf.apply([(book.id, Some(book.clone())), (gone, None)]);
+        shelf.apply([(book.id, Some((book.clone(), 0))), (gone, None)]);
         assert_eq!(old.get(book.id).unwrap().stock(), 7);
         assert!(old.get(gone).is_some() && shelf.load().get(gone).is_none());
         assert_eq!(ids(&shelf.load().topic("college life")), [12365]);
@@ -382,7 +387,7 @@ mod tests {
     fn a_book_that_changes_topic_moves() {
         let shelf = shelf();
         let book = NewBook { topic: "cooking".into(), price: Cents::default(), ..sample::books().nth(1).unwrap() };
-        shelf.apply([(book.id, Some(book))]);
+        shelf.apply([(book.id, Some((book, 0)))]);
         assert_eq!(ids(&shelf.load().topic("cooking")), [12498]);
         assert_eq!(ids(&shelf.load().topic("college life")), [12365]);
         assert_eq!(shelf.load().len(), 4);
@@ -393,7 +398,7 @@ mod tests {
         let shelf = shelf();
         let cooking = sample::books().nth(1).unwrap();
         let id = cooking.id;
-        shelf.apply([(id, Some(NewBook { listed: false, ..cooking.clone() }))]);
+        shelf.apply([(id, Some((NewBook { listed: false, ..cooking.clone() }, 0)))]);
         let view = shelf.load();
         assert!(view.get(id).is_none() && view.len() == 3 && view.get_any(id).is_some());
         assert_eq!(ids(&view.topic("college life")), [12365]);
@@ -401,9 +406,9 @@ mod tests {
         let all: Vec<_> = view.after_any(None).map(|book| (book.id().get(), book.is_listed())).collect();
         assert_eq!(all, [(12365, true), (12498, false), (53477, true), (53573, true)]);
         assert_eq!(view.after_any(BookId::new(53477)).count(), 1);
-        shelf.apply([(id, Some(NewBook { stock: 5, listed: false, ..cooking.clone() }))]);
+        shelf.apply([(id, Some((NewBook { stock: 5, listed: false, ..cooking.clone() }, 0)))]);
         assert_eq!(view.get_any(id).unwrap().stock(), 5, "its stock changes in place");
-        shelf.apply([(id, Some(cooking))]);
+        shelf.apply([(id, Some((cooking, 0)))]);
         assert_eq!((shelf.load().len(), ids(&shelf.load().topic("college life"))), (4, vec![12365, 12498]));
         assert_eq!(shelf.load().after_any(None).count(), 4, "it is there once");
     }
@@ -426,7 +431,7 @@ mod tests {
         assert_eq!(topics(Bound::Unbounded), [college.clone(), systems.clone()]);
         assert_eq!(topics(Bound::Excluded("college life")), std::slice::from_ref(&systems));
         let book = NewBook { topic: "cooking".into(), ..sample::books().nth(1).unwrap() };
-        shelf.apply([(book.id, Some(book)), (BookId::new(12365).unwrap(), None)]);
+        shelf.apply([(book.id, Some((book, 0))), (BookId::new(12365).unwrap(), None)]);
         assert_eq!(topics(Bound::Unbounded), [("cooking".to_owned(), 1), systems]);
     }
 }

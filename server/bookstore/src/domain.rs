@@ -1,7 +1,8 @@
 //! Books, purchases and log entries, with units in the types.
 
-use std::{fmt, hash::Hasher as _, sync::Arc, time::Instant};
+use std::{fmt, hash::Hasher as _, net::IpAddr, sync::Arc, time::Instant};
 
+use hosting::Client;
 use siphasher::sip::SipHasher13;
 
 use crate::{fault::Fault, money::Cents};
@@ -185,6 +186,44 @@ impl KeyOwner {
     }
 }
 
+/// The client that a reservation counts for: the holders of one credential, or an address as [`Client`] has it. Kept as a sum,
+/// like [`KeyOwner`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Holder(i64);
+
+impl Holder {
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn from_stored(sum: i64) -> Self {
+        Self(sum)
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn stored(self) -> i64 {
+        self.0
+    }
+
+    /// The holders of the credential that a key belongs to; `None` for a key of callers without one.
+    pub(crate) fn of_owner(owner: KeyOwner) -> Option<Self> {
+        (owner != KeyOwner::COMMON).then_some(Self(owner.0))
+    }
+}
+
+impl From<&Client> for Holder {
+    fn from(client: &Client) -> Self {
+        if let Client::Credential(name) = client {
+            return Self(KeyOwner::named(name).0);
+        }
+        let mut hasher = SipHasher13::new();
+        // A form of our own: it is kept in the database, by servers of other releases, too.
+        match client {
+            Client::Address(IpAddr::V4(address)) => hasher.write(&address.octets()),
+            Client::Address(IpAddr::V6(address)) => hasher.write(&address.octets()),
+            _ => {}
+        }
+        Self(hasher.finish().max(1).cast_signed())
+    }
+}
+
 /// Names a purchase so that it happens once however often it is sent; 1 to [`IdempotencyKey::BYTES_MAX`] bytes, and the
 /// owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -302,6 +341,8 @@ pub struct Hold {
     pub quantity: u32,
     /// Names the reservation.
     pub key: IdempotencyKey,
+    /// The caller.
+    pub holder: Holder,
     /// At least 1.
     pub seconds: u32,
     /// As in [`Purchase`].

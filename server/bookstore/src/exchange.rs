@@ -1,5 +1,5 @@
-//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, and `listed` (`yes` or `no`) behind them where
-//! books are delisted. Imported in one transaction, and exported from a consistent snapshot.
+//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, and `listed` (`yes` or `no`) behind them
+//! where books are delisted. Imported in one transaction, and exported from a consistent snapshot.
 
 use std::{
     borrow::Cow,
@@ -155,8 +155,9 @@ pub fn import(
         importer.commit().map_err(ImportError::Store)?;
         return Ok(imported);
     }
-    drop(store::open(path, if options.sample { Role::Owner } else { Role::Importer }, settings)?);
+    let first = store::open(path, if options.sample { Role::Owner } else { Role::Importer }, settings)?;
     let mut connection = store::open(path, Role::Tool, settings)?.connection;
+    drop(first);
     let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
     let imported = insert_all(&mut &transaction, source, settings, options)?;
     transaction.commit()?;

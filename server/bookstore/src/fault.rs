@@ -55,7 +55,7 @@ impl Limit {
     const fn advice(self) -> &'static str {
         match self {
             Self::PurchasesQueued => "try again after a pause",
-            Self::Reservations => "confirm or release another reservation; a credential has at most half of them",
+            Self::Reservations => "confirm or release another reservation; a client has at most half of them",
             Self::TopicBytes => "name a shorter topic",
             Self::PageSize => "ask for a smaller page",
             Self::LogTails => {
@@ -90,6 +90,8 @@ pub enum Unavailable {
     Hashing,
     /// The entry is newer than the log's head on disk.
     Unsigned,
+    /// No witness has signed the log since the start.
+    Unwitnessed,
     /// The server is stopping.
     Closing,
 }
@@ -105,6 +107,7 @@ impl Unavailable {
             Self::BookLocked => "the book is locked by another transaction of the database, which may be stuck",
             Self::Hashing => "the hashes of the log are being computed, which a long log needs once",
             Self::Unsigned => "the entry is not yet in the head of the log on disk",
+            Self::Unwitnessed => "no witness has signed the log since the start; the server's log has the reason",
             Self::Closing => "the store is closing",
         }
     }
@@ -114,7 +117,7 @@ impl Unavailable {
         match self {
             Self::Recovering | Self::Unreachable | Self::Crowded => Some(Duration::from_millis(500)),
             Self::Unsigned => Some(Duration::from_millis(100)),
-            Self::Locked | Self::BookLocked | Self::Hashing => Some(Duration::from_secs(1)),
+            Self::Locked | Self::BookLocked | Self::Hashing | Self::Unwitnessed => Some(Duration::from_secs(1)),
             Self::Closing => None,
         }
     }
@@ -190,6 +193,30 @@ pub enum Fault {
     /// The price is not the agreed one; nothing was done.
     #[error("the price is {0} now, not the one that was agreed on: nothing was bought")]
     PriceChanged(Cents),
+    /// The log lacks the entry that ended a reservation; nothing was done, and retries will not help.
+    #[error(
+        "the reservation that began with the log's entry {number} has ended, and the entry of its end is lost: it is not known \
+         whether its copies were sold. Nothing was done, and trying again does not help; the operator can run `quire verify`, \
+         which names what the log lacks"
+    )]
+    LostEnd {
+        /// The entry that began it.
+        number: i64,
+    },
+    /// Another program raised a book's stock so far that a reservation's copies do not fit; nothing was done.
+    #[error(
+        "book {book} has {stock} copies now, and the {copies} of this reservation do not fit, because a book has at most \
+         {}: they stay held until the operator lowers the stock",
+        i32::MAX
+    )]
+    NoRoom {
+        /// The book's id.
+        book: i32,
+        /// Its copies.
+        stock: u32,
+        /// Those of the reservation.
+        copies: u32,
+    },
     /// The key belongs to another request.
     #[error(
         "this idempotency key belongs to an earlier request, for {} of book {book} (number {number} in the log): send that request again, or this one with a new key",

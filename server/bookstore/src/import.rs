@@ -66,7 +66,7 @@ impl Bookstore {
     /// Begins an import by this operator, or the preview of one, which changes nothing.
     pub fn begin_import(&self, by: Option<Actor>, client: Client) -> Result<Import, Fault> {
         let share = self.inner.imports.take(client);
-        let share = share.ok_or_else(|| self.exceeded(Limit::Imports, self.inner.settings.limits.imports))?;
+        let share = share.ok_or_else(|| self.exceeded(Limit::Imports, self.inner.settings.limits.imports.get()))?;
         let (chunks, received) = mpsc::channel(CHUNKS);
         let (store, runtime, caller) = (self.clone(), Handle::current(), Arc::new(()));
         let importing = Importing { store, runtime, by, caller: Arc::downgrade(&caller), line: 0, _share: share };

@@ -7,6 +7,7 @@
 
 pub mod bookstore;
 pub mod catalogue;
+mod cosign;
 pub mod domain;
 
 pub mod exchange;
@@ -27,6 +28,7 @@ mod service;
 pub mod settings;
 mod shared_map;
 pub mod store;
+mod witness;
 
 pub use bookstore::Bookstore;
 pub use domain::{Actor, BookId, IdempotencyKey, Purchase, Receipt, Verdict};

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use hosting::metrics::{Page, Refusals};
+use hosting::metrics::{self, Page, Refusals};
 use prometheus_client::{
     encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEncoder},
     metrics::{counter::Counter, family::Family, histogram::Histogram},
@@ -24,6 +24,7 @@ pub struct Metrics {
     refusals: Refusals,
     batch_entries: Histogram,
     commit_seconds: Histogram,
+    queue_seconds: Histogram,
     store_failures: Counter,
     foreign_entries: Counter,
 }
@@ -43,6 +44,8 @@ pub struct Levels {
     pub healthy: bool,
     /// Greatest age of the readers' data, if the store is outside this process.
     pub age: Option<Duration>,
+    /// Replicas of such a store, if it shows them.
+    pub replicas: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,8 +75,8 @@ impl Default for Metrics {
             replays: Counter::default(),
             refusals: Refusals::default(),
             batch_entries: Histogram::new((0..=10).map(|power| f64::from(1 << power))),
-            // 50 µs, a fast SSD's fsync, to 3.3 s, a failing disk.
-            commit_seconds: Histogram::new((0..=16).map(|power| 50e-6 * f64::from(1 << power))),
+            commit_seconds: metrics::commit_times(),
+            queue_seconds: metrics::commit_times(),
             store_failures: Counter::default(),
             foreign_entries: Counter::default(),
         }
@@ -118,6 +121,12 @@ impl Metrics {
             "Duration of COMMIT",
             Unit::Seconds,
             metrics.commit_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "ledger_queue",
+            "Time that purchases and operator actions waited for the ledger, of one in 16",
+            Unit::Seconds,
+            metrics.queue_seconds.clone(),
         );
         registry.register(
             "ledger_failures",
@@ -178,6 +187,12 @@ impl Metrics {
         self.commit_seconds.observe(took.as_secs_f64());
     }
 
+    /// Counts the times of jobs in the queue.
+    pub(crate) fn on_taken(&self) -> commit::OnTaken {
+        let times = self.queue_seconds.clone();
+        Box::new(move |queued| times.observe(queued.as_secs_f64()))
+    }
+
     pub(crate) fn store_failed(&self) {
         self.store_failures.inc();
     }
@@ -196,6 +211,9 @@ pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
     page.gauge("log_number", "Number of the newest log entry", levels.log_number)?;
     let healthy = "1 while purchases are taken, 0 while a failed store is read back";
     page.gauge("store_healthy", healthy, levels.healthy)?;
+    if let Some(replicas) = levels.replicas {
+        page.gauge("store_replicas", "Replicas that stream from the primary of the store's database", replicas)?;
+    }
     let Some(age) = levels.age else { return Ok(()) };
     page.seconds("catalogue_age_seconds", "How old what readers see may be; the database did not answer since", age)
 }

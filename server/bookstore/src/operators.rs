@@ -104,7 +104,7 @@ impl Bookstore {
     /// A summary of sales, for this client.
     pub async fn sales(&self, query: SalesQuery, client: Client) -> Result<Sales, Fault> {
         let share = self.inner.sales.take(client);
-        let share = share.ok_or_else(|| self.exceeded(Limit::Sales, self.inner.settings.limits.sales))?;
+        let share = share.ok_or_else(|| self.exceeded(Limit::Sales, self.inner.settings.limits.sales.get()))?;
         let inner = Arc::clone(&self.inner);
         // A caller that goes leaves a query that still runs, so the share is the query's.
         let scan = tokio::spawn(async move {

@@ -1,14 +1,15 @@
 //! Receipts: proofs that the shop's log has a purchase, which anyone can check without the server, and the signed tree that
 //! they rest on.
 
-pub use tlog::Verifier;
-use tlog::{EntryProof, ProofError, Tile};
+use tlog::{EntryProof, Hash, ProofError, Tile};
+pub use tlog::{NoteError, Verifier};
 
 use crate::{
     Bookstore, Fault, IdempotencyKey,
     domain::EntryKind,
     fault::Unavailable,
     store::{Decoded, Page, SignedLog, kind},
+    witness::Head,
 };
 
 /// Answer over a store without a tree.
@@ -32,7 +33,27 @@ impl Bookstore {
 
     /// The log's newest signed size and root.
     pub async fn checkpoint(&self) -> Result<String, Fault> {
-        self.signed_log()?.checkpoint().await
+        Ok(self.head().await?.note)
+    }
+
+    /// True if the settings name witnesses.
+    pub(crate) fn has_witnesses(&self) -> bool {
+        !self.inner.settings.witnesses.is_empty()
+    }
+
+    /// The newest checkpoint that witnesses have signed.
+    pub fn cosigned_checkpoint(&self) -> Result<String, Fault> {
+        let cosigned = self.inner.cosigned.get().ok_or(Fault::Unavailable(Unavailable::Unwitnessed))?;
+        Ok(cosigned.note)
+    }
+
+    pub(crate) async fn head(&self) -> Result<Head, Fault> {
+        self.signed_log()?.head().await
+    }
+
+    /// The proof that this log begins with its first `old` entries; `None` if it has fewer, or the file fewer than it.
+    pub(crate) async fn consistency(&self, old: u64, new: &Head) -> Result<Option<Vec<Hash>>, Fault> {
+        self.signed_log()?.consistency(old, new.size, new.root).await
     }
 
     /// The hashes of a tile; `None` if the tree does not have all of them.
@@ -48,14 +69,15 @@ impl Bookstore {
     /// The receipt of the purchase with this number and key; `None` if there is none.
     pub async fn receipt(&self, number: i64, key: &IdempotencyKey) -> Result<Option<String>, Fault> {
         let log = self.signed_log()?;
-        if number < 1 {
-            return Ok(None);
-        }
+        let Some(index) = number.checked_sub(1).and_then(|index| u64::try_from(index).ok()) else { return Ok(None) };
         let found = self.inner.store.log(Page::After(number - 1), 1).await?.pop();
         if found.is_none_or(|entry| entry.number != number || entry.key.as_ref() != Some(key)) {
             return Ok(None);
         }
-        let proof = log.proof(number).await?.ok_or(Fault::Unavailable(Unavailable::Unsigned))?;
+        let proof = log
+            .proof(number, self.inner.cosigned.covering(index))
+            .await?
+            .ok_or(Fault::Unavailable(Unavailable::Unsigned))?;
         Ok(Some(proof.to_text()))
     }
 }
@@ -93,6 +115,9 @@ pub enum ReceiptError {
     /// The proof.
     #[error(transparent)]
     Proof(#[from] ProofError),
+    /// The signature of a witness.
+    #[error("the log has this entry, but a witness has not signed that: {0}; get the receipt again a minute later")]
+    Witness(NoteError),
     /// The entry.
     #[error("the log has this entry, but it is not of a form that this release knows; use a newer quire")]
     Entry,
@@ -106,10 +131,13 @@ pub enum ReceiptError {
     },
 }
 
-/// Checks a receipt against the public key of the log.
-pub fn check(receipt: &str, key: &Verifier) -> Result<Checked, ReceiptError> {
+/// Checks a receipt against the public keys of the log and of the witnesses that must have signed its checkpoint.
+pub fn check(receipt: &str, key: &Verifier, witnesses: &[Verifier]) -> Result<Checked, ReceiptError> {
     let proof = EntryProof::parse(receipt)?;
     let checkpoint = proof.verify(key)?;
+    for witness in witnesses {
+        witness.open(&proof.checkpoint).map_err(ReceiptError::Witness)?;
+    }
     let entry = Decoded::of(&proof.entry).ok_or(ReceiptError::Entry)?;
     let place = proof.index + 1;
     if u64::try_from(entry.number) != Ok(place) {

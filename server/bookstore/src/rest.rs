@@ -25,13 +25,20 @@ pub(crate) fn site(store: Bookstore) -> Site {
         ("/log/tile/{*tile}", get(tile), "hashes of the log's tree, as c2sp.org/tlog-tiles has them"),
         (OPERATORS[0], get(entries), "entries of the log, 256 in a bundle; for operators"),
     ];
-    let mut site = Site::new(store, pages);
+    let witnessed =
+        ("/log/witnessed", get(witnessed), "the newest checkpoint that witnesses have signed, with their signatures");
+    let witnessed = store.has_witnesses().then_some(witnessed);
+    let mut site = Site::new(store, pages.into_iter().chain(witnessed));
     site.operators = OPERATORS.to_vec();
     site
 }
 
 async fn checkpoint(State(store): State<Bookstore>) -> Response {
     text(store.checkpoint().await)
+}
+
+async fn witnessed(State(store): State<Bookstore>) -> Response {
+    text(store.cosigned_checkpoint())
 }
 
 async fn key(State(store): State<Bookstore>) -> Response {

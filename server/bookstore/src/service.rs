@@ -8,6 +8,7 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{
     bookstore::Bookstore,
+    cosign,
     grpc::{
         AdminService, ShopService,
         wire::{
@@ -58,6 +59,7 @@ impl Open for BookstoreService {
         host.handles.offer(store.clone());
         let shown = store.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
+        cosign::start(&store, host.metrics);
         tracing::info!(books = store.books(), "the bookstore is open");
         Ok(Self { store, settings })
     }

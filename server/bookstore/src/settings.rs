@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use hosting::{Meanings, Reader, Refused};
+use hosting::{Live, Meanings, Reader, Refused};
+
+use crate::witness::Witness;
 
 /// Grouping of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,11 +59,16 @@ pub struct Settings {
     pub restock_slice: usize,
     /// Name of the log in checkpoints and receipts; `None` is one that the store's random name gives.
     pub origin: Option<String>,
+    /// Witnesses that sign the log.
+    pub witnesses: Vec<Witness>,
+    /// Time between two checkpoints that are submitted to them.
+    pub witness_interval: Duration,
     /// Lost entries without which the file is used all the same; a refused start names the number.
     pub accept_loss: Option<u64>,
     /// Unindexed idempotency keys held in memory before they are moved to the index.
     pub keys_in_memory: usize,
-    /// Clock of reservations, in milliseconds since the Unix epoch; `None` is the system's at the start, and goes on steadily.
+    /// Clock of reservations, in milliseconds since the Unix epoch. `None` over a file is the system's at the start, and goes on
+    /// steadily; over a database it is the primary's.
     pub clock: Option<Arc<dyn Fn() -> i64 + Send + Sync>>,
     /// Limits of the store and of one request.
     pub limits: Limits,
@@ -75,24 +82,24 @@ pub struct Limits {
     /// Bytes in a topic.
     pub topic_bytes: usize,
     /// Items in a page.
-    pub page_size: usize,
+    pub page_size: Live,
     /// Bytes in a message, from the server's limit; a larger answer is refused, and a page ends where the message is
     /// full.
     pub message_bytes: usize,
     /// Searches that are streamed at once.
-    pub search_streams: usize,
+    pub search_streams: Live,
     /// Copies in one purchase.
-    pub quantity: u32,
-    /// Open reservations; the holders of one credential have at most half of them.
-    pub reservations: usize,
+    pub quantity: Live,
+    /// Open reservations; one client has at most half of them.
+    pub reservations: Live,
     /// Longest time of a reservation, in seconds.
-    pub reservation_seconds: u32,
+    pub reservation_seconds: Live,
     /// Callers that follow the log at once.
-    pub log_tails: usize,
+    pub log_tails: Live,
     /// Imports into the open store at once.
-    pub imports: usize,
+    pub imports: Live,
     /// Summaries of sales that run or wait; half of the reading connections make them.
-    pub sales: usize,
+    pub sales: Live,
 }
 
 /// Default limit of a message, which is also clients' default.
@@ -127,6 +134,11 @@ impl hosting::Settings for Settings {
             "ledger.origin",
             "name of the log in checkpoints and receipts, such as `shop.example/log`; if it is not set, `quire/` and the log's random name ([receipts.md](receipts.md))",
         ),
+        (
+            "ledger.witnesses",
+            "witnesses that sign the log, each as `URL KEY`, so that a rollback of the whole disk is exposed ([receipts.md](receipts.md))",
+        ),
+        ("ledger.witness_seconds", "time between two checkpoints that are submitted to witnesses, at least 0.05"),
         ("ledger.pool", "connections that write with `ledger.commit=each`"),
         ("catalogue.reads", "`database`: a query for every read, to compare with"),
         ("catalogue.pool", "connections that read the log, and the catalogue with `catalogue.reads=database`"),
@@ -135,7 +147,7 @@ impl hosting::Settings for Settings {
         ("limits.page_size", "items in a page, and books in a message of `SearchStream`"),
         ("limits.search_streams", "calls of `SearchStream` at once"),
         ("limits.quantity", "copies in one purchase or reservation; a larger one is INVALID_ARGUMENT"),
-        ("limits.reservations", "reservations that hold copies; one credential has at most half of them"),
+        ("limits.reservations", "reservations that hold copies; one client has at most half of them"),
         ("limits.reservation_seconds", "the longest that a reservation holds copies; a longer one is INVALID_ARGUMENT"),
         ("limits.log_tails", "calls of `TailLog` at once"),
         ("limits.imports", "calls of `Import` at once"),
@@ -154,6 +166,18 @@ impl hosting::Settings for Settings {
             let want = format!("1 to {ORIGIN_BYTES_MAX} bytes without white space and `+`, such as `shop.example/log`");
             return Err(from.refuse("ledger.origin", origin, want));
         }
+        let items = from.list("ledger.witnesses")?;
+        let witnesses = match Witness::parse_all(&items) {
+            Ok(witnesses) if witnesses.is_empty() || url.is_none() => witnesses,
+            Ok(_) => {
+                return Err(from.refuse(
+                    "ledger.witnesses",
+                    items.join(", "),
+                    "empty if ledger.url is set, which has no signed log",
+                ));
+            }
+            Err(want) => return Err(from.refuse("ledger.witnesses", items.join(", "), want)),
+        };
         Ok(Self {
             url,
             database_ca: from.path("ledger.ca")?,
@@ -170,24 +194,23 @@ impl hosting::Settings for Settings {
             page_cache_bytes: 64 << 20,
             accept_loss: from.whole_if_set("ledger.accept_loss")?,
             origin,
+            witnesses,
+            witness_interval: from.seconds("ledger.witness_seconds", Duration::from_secs(10))?,
             restock_slice: 4096,
             clock: None,
             keys_in_memory: 1 << 19,
             limits: Limits {
                 purchases_queued: from.whole("limits.purchases_queued", 16_384, 1..=1 << 24)?,
                 topic_bytes: from.bytes("limits.topic_bytes", 256, 1..=1 << 16)?,
-                page_size: from.whole("limits.page_size", 1000, 1..=100_000)?,
+                page_size: from.live("limits.page_size", 1000, 1..=100_000)?,
                 message_bytes: MESSAGE_BYTES_DEFAULT,
-                search_streams: from.whole("limits.search_streams", 256, 1..=1 << 16)?,
-                quantity: from.whole("limits.quantity", 1000, 1..=1 << 30)?.try_into().unwrap_or(u32::MAX),
-                reservations: from.whole("limits.reservations", 100_000, 1..=1 << 24)?,
-                reservation_seconds: from
-                    .whole("limits.reservation_seconds", 3600, 1..=1 << 30)?
-                    .try_into()
-                    .unwrap_or(u32::MAX),
-                log_tails: from.whole("limits.log_tails", 16, 1..=1 << 16)?,
-                imports: from.whole("limits.imports", 4, 1..=1 << 10)?,
-                sales: from.whole("limits.sales", 4, 1..=1 << 10)?,
+                search_streams: from.live("limits.search_streams", 256, 1..=1 << 16)?,
+                quantity: from.live("limits.quantity", 1000, 1..=1 << 30)?,
+                reservations: from.live("limits.reservations", 100_000, 1..=1 << 24)?,
+                reservation_seconds: from.live("limits.reservation_seconds", 3600, 1..=1 << 30)?,
+                log_tails: from.live("limits.log_tails", 16, 1..=1 << 16)?,
+                imports: from.live("limits.imports", 4, 1..=1 << 10)?,
+                sales: from.live("limits.sales", 4, 1..=1 << 10)?,
             },
         })
     }

@@ -49,17 +49,28 @@ pub struct Pending<J, A> {
     reply: oneshot::Sender<Answered<A>>,
     home: Home,
     deadline: Option<Instant>,
+    /// Time of its submission, if its time in the queue is wanted, until [`Pending::queued`].
+    queued_at: Option<Instant>,
 }
 
 impl<J, A> Pending<J, A> {
     pub(crate) fn new(job: J, deadline: Option<Instant>) -> (Self, oneshot::Receiver<Answered<A>>) {
         let (reply, answer) = oneshot::channel();
-        (Self { job, reply, home: home(), deadline }, answer)
+        (Self { job, reply, home: home(), deadline, queued_at: None }, answer)
     }
 
     /// Time when its caller gives up.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    pub(crate) fn set_queued_at(&mut self, now: Instant) {
+        self.queued_at = Some(now);
+    }
+
+    /// Time in the queue, if it is wanted; once, as a job may be put back.
+    pub(crate) fn queued(&mut self) -> Option<Duration> {
+        self.queued_at.take().map(|queued_at| queued_at.elapsed())
     }
 
     /// True if the caller gave up, for example at its deadline; it is not charged for a job that has not begun.

@@ -15,6 +15,7 @@ use crate::{
     admission::RETRY_AFTER_MIN,
     answers::{Answers, Failure, Pending},
     queue::{Queue, Taken},
+    waits::Wait,
 };
 
 /// Pause before the store is reopened after its first failure, and the longest pause.
@@ -79,7 +80,15 @@ pub trait Worker: Sized + Send + 'static {
     fn deadline(_job: &Self::Job) -> Option<Instant> {
         None
     }
+
+    /// Returns a callback for the time in the queue of each 16th job, even if that is refused as late.
+    fn on_taken(&self) -> OnTaken {
+        Box::new(|_| {})
+    }
 }
+
+/// Receives a job's time in the queue.
+pub type OnTaken = Box<dyn Fn(Duration) + Send>;
 
 /// State shared by callers and workers.
 struct Shared<W: Worker> {
@@ -111,7 +120,7 @@ impl<W: Worker> Group<W> {
         for (number, worker) in workers.into_iter().enumerate() {
             let (shared, ending): (_, mpsc::Sender<()>) = (Arc::clone(&group.shared), ending.clone());
             let work = move || {
-                Batches::new(&shared).serve(worker);
+                Batches::new(&shared, worker.on_taken()).serve(worker);
                 drop(ending);
             };
             thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?;
@@ -124,8 +133,10 @@ impl<W: Worker> Group<W> {
     pub fn commit(&self, job: W::Job) -> impl Future<Output = Result<W::Answer, Failure>> + Send + use<W> {
         let deadline = W::deadline(&job);
         let (pending, answer) = Pending::new(job, deadline);
+        let wait = Wait::begin();
         let queued = self.shared.queue.push(pending);
         async move {
+            let _wait = wait;
             queued?;
             answer.await.unwrap_or(Err(Failure::OutcomeUnknown))
         }
@@ -162,6 +173,7 @@ pub struct Batches<'a, W: Worker> {
     answers: Answers<W::Answer>,
     taken: VecDeque<Pending<W::Job, W::Answer>>,
     late: Vec<Pending<W::Job, W::Answer>>,
+    on_taken: OnTaken,
     /// Failures since the store last accepted jobs.
     failures: u32,
     suspended: bool,
@@ -174,9 +186,9 @@ impl<W: Worker> std::fmt::Debug for Batches<'_, W> {
 }
 
 impl<'a, W: Worker> Batches<'a, W> {
-    fn new(shared: &'a Shared<W>) -> Self {
+    fn new(shared: &'a Shared<W>, on_taken: OnTaken) -> Self {
         let (answers, taken, late) = (Answers::new(), VecDeque::new(), Vec::new());
-        Self { shared, answers, taken, late, failures: 0, suspended: false }
+        Self { shared, answers, taken, late, on_taken, failures: 0, suspended: false }
     }
 
     /// Runs the worker until the group is closed and all queued jobs are done.
@@ -213,6 +225,7 @@ impl<'a, W: Worker> Batches<'a, W> {
         if found == Taken::Closed && !is_busy {
             return None;
         }
+        self.taken.iter_mut().chain(&mut self.late).filter_map(Pending::queued).for_each(&*self.on_taken);
         refuse_late(&mut self.late);
         let mut batch = Vec::with_capacity(self.taken.len());
         batch.extend(self.taken.drain(..));
@@ -241,6 +254,7 @@ impl<'a, W: Worker> Batches<'a, W> {
         let (mut taken, mut late) = (VecDeque::new(), Vec::new());
         let room = (jobs_max.saturating_sub(batch.len()), batch_bytes.saturating_sub(bytes));
         self.shared.queue.take_more(&mut taken, &mut late, room.0, room.1);
+        taken.iter_mut().chain(&mut late).filter_map(Pending::queued).for_each(&*self.on_taken);
         refuse_late(&mut late);
         batch.extend(taken);
     }

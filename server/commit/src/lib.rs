@@ -59,8 +59,10 @@ mod group;
 mod queue;
 #[cfg(test)]
 mod simulation;
+mod waits;
 
 pub use admission::{Admission, RETRY_AFTER_MIN};
 pub use answers::{Failure, Pending};
 pub use file_identity::{FileIdentity, Moved};
-pub use group::{Batch, Batches, Group, GroupLimits, Worker, backoff};
+pub use group::{Batch, Batches, Group, GroupLimits, OnTaken, Worker, backoff};
+pub use waits::{measure_waits, waited};

@@ -18,6 +18,9 @@ use crate::{
     answers::{Failure, Pending},
 };
 
+/// Of so many jobs, the time of one in the queue is wanted: each costs two readings of the clock.
+const TIMED_ONE_IN: u32 = 16;
+
 /// Properties of a job that the queue needs.
 pub(crate) trait Waiting {
     /// Time when its caller gives up.
@@ -25,6 +28,9 @@ pub(crate) trait Waiting {
 
     /// True if its caller has given up, or will have by `due`.
     fn is_late(&self, due: Instant) -> bool;
+
+    /// Notes when it was queued, as its time in the queue is wanted.
+    fn timed(&mut self, _now: Instant) {}
 }
 
 impl<J, A> Waiting for Pending<J, A> {
@@ -34,6 +40,10 @@ impl<J, A> Waiting for Pending<J, A> {
 
     fn is_late(&self, due: Instant) -> bool {
         self.is_abandoned() || self.deadline().is_some_and(|deadline| deadline <= due)
+    }
+
+    fn timed(&mut self, now: Instant) {
+        self.set_queued_at(now);
     }
 }
 
@@ -65,6 +75,8 @@ struct State<T> {
     suspensions: usize,
     closed: bool,
     admission: Admission,
+    /// Jobs that were queued, in all.
+    queued: u32,
 }
 
 impl<T: Waiting> Queue<T> {
@@ -76,6 +88,7 @@ impl<T: Waiting> Queue<T> {
             suspensions: 0,
             closed: false,
             admission: Admission::default(),
+            queued: 0,
         };
         let healthy = watch::Sender::new(true);
         Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max, bytes_of, clock, healthy }
@@ -86,7 +99,7 @@ impl<T: Waiting> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, job: T) -> Result<(), Failure> {
+    pub(crate) fn push(&self, mut job: T) -> Result<(), Failure> {
         let bytes = (self.bytes_of)(&job);
         let mut state = self.lock();
         if state.closed {
@@ -103,6 +116,10 @@ impl<T: Waiting> Queue<T> {
             let admitted = state.admission.admit(now, waiting, is_idle, job.deadline());
             admitted.map_err(|retry_after| Failure::Overloaded { retry_after })?;
         }
+        if state.queued.is_multiple_of(TIMED_ONE_IN) {
+            job.timed((self.clock)());
+        }
+        state.queued = state.queued.wrapping_add(1);
         state.jobs.push_back(job);
         state.bytes += bytes;
         let wake = state.sleepers > 0;

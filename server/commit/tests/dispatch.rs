@@ -9,10 +9,10 @@ use std::{
     },
     task::{Context, Poll, Wake},
     thread::{self, ThreadId},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use commit::{Batch, Batches, Group, GroupLimits, Worker};
+use commit::{Batch, Batches, Failure, Group, GroupLimits, OnTaken, Worker, measure_waits, waited};
 
 /// Answers a batch once all its expected jobs have arrived.
 struct Gathering {
@@ -107,5 +107,72 @@ fn the_worker_wakes_callers_whose_runtime_has_ended() {
     assert_eq!(woken.recv_timeout(Duration::from_secs(20)), Ok(worker));
     while first.as_mut().poll(&mut cx).is_pending() {
         thread::yield_now();
+    }
+}
+
+#[test]
+fn a_wait_is_measured_from_the_submission_to_the_answer_or_the_drop_if_it_is_wanted() {
+    let (answered, answers) = channel();
+    let group =
+        Group::start("gathering", GroupLimits::default(), [Gathering { jobs: 2, waiting: Vec::new(), answered }]);
+    let group = group.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    runtime.block_on(async {
+        let unwanted = group.commit(());
+        measure_waits();
+        let (before, mut wanted, begun_at) = (Instant::now(), Box::pin(group.commit(())), Instant::now());
+        assert_eq!(waited(), Duration::ZERO);
+        answers.recv_timeout(Duration::from_secs(20)).expect("the batch is answered");
+        let least = begun_at.elapsed();
+        tokio::task::yield_now().await;
+        measure_waits();
+        unwanted.await.unwrap();
+        assert!(wanted.as_mut().poll(&mut cx).is_ready());
+        assert!((least..=before.elapsed()).contains(&waited()));
+        measure_waits();
+        let dropped = group.commit(());
+        let begun_at = Instant::now();
+        while begun_at.elapsed().is_zero() {}
+        drop(dropped);
+        assert!(waited() > Duration::ZERO);
+        drop(group.commit(()));
+        assert_eq!(waited(), Duration::ZERO);
+    });
+}
+
+/// Reports times in the queue; each job is late.
+struct Timing(Sender<Duration>);
+
+impl Worker for Timing {
+    type Job = ();
+    type Answer = ();
+    type Error = Infallible;
+
+    fn run(&mut self, batches: &mut Batches<'_, Self>) -> Result<(), Infallible> {
+        while batches.next(false).is_some() {}
+        Ok(())
+    }
+
+    fn failed(&mut self, _: &Infallible, _: u32) {}
+
+    fn deadline((): &()) -> Option<Instant> {
+        Some(Instant::now())
+    }
+
+    fn on_taken(&self) -> OnTaken {
+        let times = self.0.clone();
+        Box::new(move |queued| times.send(queued).unwrap())
+    }
+}
+
+#[test]
+fn one_in_16_jobs_is_timed_in_the_queue_late_ones_as_well() {
+    let (reported, times) = channel();
+    let group = Group::start("timing", GroupLimits::default(), [Timing(reported)]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for number in 1..=33_usize {
+        assert_eq!(runtime.block_on(group.commit(())), Err(Failure::Late));
+        assert_eq!(times.try_iter().count(), usize::from(number % 16 == 1));
     }
 }

@@ -5,7 +5,9 @@ use std::{fmt, time::Duration};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, counter::Counter, family::Family, gauge::ConstGauge},
+    metrics::{
+        MetricType, counter::ConstCounter, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram,
+    },
     registry::Registry,
 };
 
@@ -32,6 +34,11 @@ impl Refusals {
     pub fn count(&self, limit: &'static str) {
         self.0.get_or_create(&[("limit", limit)]).inc();
     }
+}
+
+/// Histogram of times around commits: from 50 µs, a fast SSD's fsync, to 3.3 s, a failing disk.
+pub fn commit_times() -> Histogram {
+    Histogram::new((0..=16).map(|power| 50e-6 * f64::from(1 << power)))
 }
 
 /// Writer of the metrics page.

@@ -1,7 +1,7 @@
 //! Listening ports: binding, with errors that name the remedy, and the admission of connections.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     io::{self, ErrorKind},
     net::{self, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use quire_net::{Client, Permit, Permits};
+use quire_net::{Client, Live, Permit, Permits};
 use quire_rpc::{Code, rustls::ServerConfig};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -27,43 +27,44 @@ pub struct Port {
     pub is_named: bool,
 }
 
-/// Most connections that wait to be accepted; `net.core.somaxconn` may lower it. Beyond it the kernel drops a client's SYN,
-/// and the client tries again after a second.
+/// Most connections that wait to be accepted; `net.core.somaxconn` may lower it. Beyond it the kernel drops a client's
+/// SYN, and the client tries again after a second.
 const WAITING_MAX: u32 = 4096;
 
-/// Listeners by name: sockets that a service manager opened and passed on, and new ones for all other names.
+/// Listeners: sockets that a service manager opened and passed on, and new ones for all other addresses.
 #[derive(Debug, Default)]
 pub struct Sockets {
-    passed: BTreeMap<String, net::TcpListener>,
-    /// The names asked for so far.
-    asked: Vec<&'static str>,
+    passed: Vec<net::TcpListener>,
+    /// The addresses asked for so far, and their settings.
+    asked: Vec<String>,
 }
 
 impl Sockets {
     /// Sockets that listen already.
-    pub fn passed(passed: BTreeMap<String, net::TcpListener>) -> Self {
+    pub fn passed(passed: Vec<net::TcpListener>) -> Self {
         Self { passed, asked: Vec::new() }
     }
 
     /// Listens at an address. `how` names its setting, for the error.
-    pub fn listen(&mut self, name: &'static str, address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
-        match self.take(name, address, how)? {
-            Some(listener) => Ok(listener),
-            None => bind(address).map_err(|error| cannot_listen(address, how, &error)),
+    pub fn listen(&mut self, address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
+        if let Some(listener) = self.take(address, how)? {
+            return Ok(listener);
         }
+        bind(address).map_err(|error| {
+            let is_in_the_way = |listener: &&net::TcpListener| {
+                error.kind() == ErrorKind::AddrInUse
+                    && listener.local_addr().is_ok_and(|there| there.port() == address.port())
+            };
+            let passed = self.passed.iter().find(is_in_the_way);
+            passed.map_or_else(|| cannot_listen(address, how, &error), |listener| self.at_no_port(listener))
+        })
     }
 
     /// As [`listen`](Self::listen), for a service beside the main port: if a default port is busy, the service goes
     /// without it, with a warning. `without` is the consequence, for the log.
-    pub fn listen_beside(
-        &mut self,
-        name: &'static str,
-        port: Port,
-        without: &str,
-        how: &str,
-    ) -> Result<Option<TcpListener>, Error> {
+    pub fn listen_beside(&mut self, port: Port, without: &str, how: &str) -> Result<Option<TcpListener>, Error> {
         let address = port.address;
-        if let Some(listener) = self.take(name, address, how)? {
+        if let Some(listener) = self.take(address, how)? {
             return Ok(Some(listener));
         }
         match bind(address) {
@@ -79,27 +80,25 @@ impl Sockets {
         }
     }
 
-    /// The passed socket of this name. It must be at the address of the setting, which was checked with the others.
-    fn take(&mut self, name: &'static str, address: SocketAddr, how: &str) -> Result<Option<TcpListener>, Error> {
-        self.asked.push(name);
-        let Some(listener) = self.passed.remove(name) else { return Ok(None) };
-        let there = listener.local_addr()?;
-        if there.ip() != address.ip() || ![0, there.port()].contains(&address.port()) {
-            let text = format!(
-                "the service manager passed the socket '{name}' at {there}, but the server is set to {address}: give both \
-                 the same address, here with {how}"
-            );
-            return Err(text.into());
-        }
+    /// The passed socket at this address.
+    fn take(&mut self, address: SocketAddr, how: &str) -> Result<Option<TcpListener>, Error> {
+        self.asked.push(format!("{address} ({how})"));
+        let is_there = |listener: &net::TcpListener| listener.local_addr().is_ok_and(|there| there == address);
+        let Some(place) = self.passed.iter().position(is_there) else { return Ok(None) };
+        let listener = self.passed.swap_remove(place);
         listener.set_nonblocking(true)?;
         Ok(Some(TcpListener::from_std(listener)?))
     }
 
-    /// Fails if a passed socket has a name that no port has: clients would connect to it and wait for ever.
+    /// Fails if a passed socket has an address that no port has: clients would connect to it and wait for ever.
     pub fn refuse_unused(&self) -> Result<(), Error> {
-        let Some(name) = self.passed.keys().next() else { return Ok(()) };
-        let known = self.asked.join(", ");
-        Err(format!("the service manager passed a socket '{name}'; this server has the ports {known}").into())
+        self.passed.first().map_or(Ok(()), |listener| Err(self.at_no_port(listener)))
+    }
+
+    fn at_no_port(&self, listener: &net::TcpListener) -> Error {
+        let there = listener.local_addr().map_or_else(|error| error.to_string(), |there| there.to_string());
+        let ports = self.asked.join(", ");
+        format!("the service manager passed a socket at {there}, but the server is set to {ports}: give both the same address").into()
     }
 }
 
@@ -129,21 +128,26 @@ fn cannot_listen(address: SocketAddr, how: &str, error: &io::Error) -> Error {
 /// The connection limits with their values, each once for every port it limits.
 pub type Wanted = Vec<(&'static str, usize)>;
 
-/// Connections granted to each limit.
+/// The most connections of each limit, together no more than there are descriptors for.
 #[derive(Clone, Debug, Default)]
 pub struct Connections(Wanted);
 
 impl Connections {
     /// Distributes `available` descriptors. The first limit, of the main port, gets its value, up to three quarters. Of
-    /// the others, those within an even share get their value, and the rest share the remainder.
+    /// the others, those within an even share get their value, and the rest share the remainder. What is left is shared
+    /// evenly, for values that are raised later.
     pub fn share(mut wanted: Wanted, mut available: usize) -> Self {
         let Some(((_, first), others)) = wanted.split_first_mut() else { return Self(wanted) };
         *first = (*first).min(if others.is_empty() { available } else { available / 4 * 3 });
         available -= *first;
+        let ports = others.len() + 1;
         others.sort_by_key(|(_, wanted)| *wanted);
         for (place, (_, granted)) in (0..others.len()).rev().zip(others.iter_mut()) {
             *granted = (*granted).min(available / (place + 1));
             available -= *granted;
+        }
+        for (_, granted) in &mut wanted {
+            *granted += available / ports;
         }
         Self(wanted)
     }
@@ -152,6 +156,11 @@ impl Connections {
     pub fn granted(&self, key: &str, wanted: usize) -> usize {
         let granted = self.0.iter().filter(|(other, _)| *other == key).map(|(_, granted)| *granted);
         granted.fold(wanted, usize::min).max(1)
+    }
+
+    /// As [`granted`](Self::granted), of a number that may change.
+    pub fn granted_live(&self, key: &str, wanted: &Live) -> Live {
+        wanted.at_most(self.granted(key, usize::MAX))
     }
 }
 
@@ -163,7 +172,7 @@ const LEAVING_MAX: usize = 64;
 pub struct Acceptor {
     /// The setting that limits the connections, for logs.
     limit: &'static str,
-    connections_max: usize,
+    connections_max: Live,
     permits: Permits,
     warnings: Warnings,
     /// Set if callers need a credential.
@@ -174,8 +183,8 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// Admits `connections_max` connections, the value of the setting `limit`.
-    pub fn new(limit: &'static str, connections_max: usize) -> Self {
-        let permits = permits(connections_max, false);
+    pub fn new(limit: &'static str, connections_max: Live) -> Self {
+        let permits = permits(&connections_max, false);
         Self { limit, connections_max, permits, warnings: Warnings::default(), authenticator: None, tls: None }
     }
 
@@ -183,7 +192,7 @@ impl Acceptor {
     #[must_use]
     pub fn guarded(self, authenticator: Authenticator, tls: Option<Arc<ServerConfig>>) -> Self {
         let authenticator = Some(authenticator).filter(Authenticator::is_required);
-        Self { permits: permits(self.connections_max, authenticator.is_some()), authenticator, tls, ..self }
+        Self { permits: permits(&self.connections_max, authenticator.is_some()), authenticator, tls, ..self }
     }
 
     /// Permit for a connection of this client. Logs if there is none, or if another client makes room.
@@ -214,8 +223,8 @@ impl Acceptor {
 }
 
 /// Permits for connections, and a few more for those that make room.
-fn permits(connections_max: usize, asks_callers: bool) -> Permits {
-    Permits::new(connections_max, LEAVING_MAX.min(connections_max / 4), asks_callers)
+fn permits(connections_max: &Live, asks_callers: bool) -> Permits {
+    Permits::new(connections_max.clone(), connections_max.part(4).at_most(LEAVING_MAX), asks_callers)
 }
 
 /// Target of log lines that are bounded where they are written, or must all be written.
@@ -295,5 +304,7 @@ mod tests {
         assert_eq!(granted(400), [300, 34, 33, 33]);
         assert_eq!(granted(0), [1, 1, 1, 1]);
         assert_eq!(Connections::default().granted("a", 7), 7);
+        let raised = Connections::share(vec![("main", 10), ("b", 10)], 100);
+        assert_eq!([raised.granted("main", 10), raised.granted("main", 99), raised.granted("b", 99)], [10, 50, 50]);
     }
 }

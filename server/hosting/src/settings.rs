@@ -1,7 +1,17 @@
-//! Settings: each is read in one line with its name, default and bounds. Sizes and times have units: `64 MiB`, `500ms`, or
-//! a plain number of bytes or seconds.
+//! Settings: each is read in one line with its name, default and bounds. Sizes and times have units: `64 MiB`, `500ms`,
+//! or a plain number of bytes or seconds.
 
-use std::{collections::BTreeMap, fmt, fmt::Display, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fmt::Display,
+    ops::RangeInclusive,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use quire_net::Live;
 
 use crate::{
     access::Scope,
@@ -37,6 +47,9 @@ pub struct Refused {
     pub text: String,
 }
 
+/// Numbers that a SIGHUP changes, by the name of their setting.
+pub type Numbers = BTreeMap<&'static str, Live>;
+
 /// Names of settings, each with its meaning in the reference.
 pub type Meanings = &'static [(&'static str, &'static str)];
 
@@ -68,9 +81,33 @@ pub struct InForce {
     pub is_reloaded: bool,
 }
 
-/// Every setting of a running server, in the order of names.
+/// Every setting of a running server, in the order of names; clones see the same changes.
 #[derive(Clone, Debug, Default)]
-pub struct SettingsInForce(pub Arc<[InForce]>);
+pub struct SettingsInForce(Arc<RwLock<Arc<[InForce]>>>);
+
+impl SettingsInForce {
+    /// The settings now.
+    pub fn now(&self) -> Arc<[InForce]> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the values of `read` for which `takes` returns true; returns all that differ, with whether they were
+    /// taken.
+    pub fn change(&self, read: &Self, takes: impl Fn(&str) -> bool) -> Vec<(InForce, bool)> {
+        let (before, read) = (self.now(), read.now());
+        let mut changes = Vec::new();
+        let change = |(old, new): (&InForce, &InForce)| {
+            let is_taken = old.value == new.value || takes(new.key);
+            if old.value != new.value {
+                changes.push((new.clone(), is_taken));
+            }
+            if is_taken { new.clone() } else { old.clone() }
+        };
+        let now = before.iter().zip(read.iter()).map(change).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = now;
+        changes
+    }
+}
 
 /// Settings that are read together.
 pub trait Settings: Sized + Send + 'static {
@@ -97,6 +134,7 @@ pub struct Reader<'a> {
     meanings: BTreeMap<&'static str, &'static str>,
     ports: Vec<(&'static str, Port)>,
     connections: Wanted,
+    live: Numbers,
     is_tls: bool,
     has_tokens: bool,
     /// Memory limit of the process.
@@ -116,6 +154,7 @@ impl<'a> Reader<'a> {
             meanings: BTreeMap::new(),
             ports: Vec::new(),
             connections: Vec::new(),
+            live: Numbers::new(),
             is_tls: false,
             has_tokens: false,
             memory_bytes: usize::MAX,
@@ -140,7 +179,7 @@ impl<'a> Reader<'a> {
             meaning: self.meanings.get(key).copied().unwrap_or_default(),
             is_reloaded: setting.is_reloaded,
         };
-        SettingsInForce(self.declared.iter().map(shown).collect())
+        SettingsInForce(Arc::new(RwLock::new(self.declared.iter().map(shown).collect())))
     }
 
     /// Adds meanings of settings.
@@ -245,9 +284,9 @@ impl<'a> Reader<'a> {
     }
 
     /// A port's connection limit; see [`Connections`](crate::Connections) for the granted number.
-    pub fn connections(&mut self, key: &'static str, default: usize) -> Result<usize, Refused> {
-        let most = self.whole(key, default, 1..=1 << 20)?;
-        self.connections.push((key, most));
+    pub fn connections(&mut self, key: &'static str, default: usize) -> Result<Live, Refused> {
+        let most = self.live(key, default, 1..=1 << 20)?;
+        self.connections.push((key, most.get()));
         Ok(most)
     }
 
@@ -319,6 +358,19 @@ impl<'a> Reader<'a> {
         let parse = |given: &Given| given.text.trim().parse().map_err(|_| want.clone());
         let value = self.read(key, wide(default), parse, |value| Some(value.to_string()))?;
         fitting(value, &bounds).ok_or_else(|| self.refuse(key, value, want))
+    }
+
+    /// As [`Reader::whole`], of a number that a SIGHUP changes.
+    pub fn live(&mut self, key: &'static str, default: usize, bounds: RangeInclusive<u64>) -> Result<Live, Refused> {
+        let number = Live::from(self.whole(key, default, bounds)?);
+        self.mark_reloaded(key);
+        self.live.insert(key, number.clone());
+        Ok(number)
+    }
+
+    /// Every number read so far that a SIGHUP changes.
+    pub fn live_numbers(&self) -> Numbers {
+        self.live.clone()
     }
 
     /// A whole number without a default.
@@ -399,6 +451,16 @@ impl<'a> Reader<'a> {
         let value = self.whole(key, default, bounds.clone())?;
         self.declare(key, format!("milliseconds, {} to {}", bounds.start(), bounds.end()));
         Ok(Duration::from_millis(wide(value)))
+    }
+
+    /// A share, from 0 to 1.
+    pub fn share(&mut self, key: &'static str, default: f64) -> Result<f64, Refused> {
+        self.declare(key, "0 to 1");
+        let parse = |given: &Given| {
+            let share = given.text.trim().parse().ok().filter(|share| (0.0..=1.0).contains(share));
+            share.ok_or_else(|| "a number from 0 to 1".to_owned())
+        };
+        self.read(key, default, parse, |value| Some(value.to_string()))
     }
 
     /// One of these names; the first is the default.
@@ -697,5 +759,13 @@ mod tests {
             assert_eq!(seconds(text), None, "{text}");
         }
         assert!(time("0").is_err() && time("-1").is_err() && time("25h").is_err() && time("24h").is_ok());
+    }
+
+    #[test]
+    fn a_share_is_from_0_to_1() {
+        let shares = [("0", Some(0.0)), ("1", Some(1.0)), ("0.25", Some(0.25)), ("1.1", None), ("-0.1", None)];
+        for (text, expected) in shares.into_iter().chain([("NaN", None), ("half", None)]) {
+            assert_eq!(Reader::new(&given("a.b", text)).share("a.b", 0.5).ok(), expected, "{text}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     entry::{Clock, Entry, Key, Value, Version},
     fault::{Fault, Limit},
     journal::{Journal, OpenError},
+    metrics::{Levels, Times},
     settings::{Durability, Limits, Settings, StoreKind},
     snapshot::{Snapshot, Source},
     table::Table,
@@ -45,23 +46,6 @@ pub struct Scan<'a> {
     pub keys_only: bool,
 }
 
-/// Current usage and state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levels {
-    /// Entries, including expired ones until a sweep removes them.
-    pub entries: usize,
-    /// Their memory.
-    pub bytes: usize,
-    /// Watchers.
-    pub watchers: usize,
-    /// Writes queued for the journal.
-    pub writes_queued: usize,
-    /// Number of times that the journal failed and was read back.
-    pub failures: u64,
-    /// True while writes are accepted.
-    pub healthy: bool,
-}
-
 /// The key-value service; clones are the same service.
 #[derive(Clone, Debug)]
 pub struct KeyValue {
@@ -77,6 +61,7 @@ struct Inner {
     /// Held for whole calls with [`StoreKind::Mutex`], otherwise unused.
     lock: Mutex<()>,
     journal: Option<Journal>,
+    times: Times,
     /// Never turns false, since memory does not fail.
     always_healthy: watch::Sender<bool>,
 }
@@ -85,12 +70,13 @@ impl KeyValue {
     /// Opens the service; with [`Durability::Log`] loads the folder's entries. Blocks.
     pub fn open(folder: &Path, settings: Settings, clock: Clock) -> Result<Self, OpenError> {
         let table = Arc::new(Table::new(&settings.limits, clock));
+        let times = Times::default();
         let journal = match settings.durability {
             Durability::Memory => None,
-            Durability::Log => Some(Journal::open(folder, Arc::clone(&table), &settings.limits)?),
+            Durability::Log => Some(Journal::open(folder, Arc::clone(&table), &settings.limits, times.clone())?),
         };
         let (lock, always_healthy) = (Mutex::new(()), watch::Sender::new(true));
-        let inner = Inner { settings, table, lock, journal, always_healthy };
+        let inner = Inner { settings, table, lock, journal, times, always_healthy };
         Ok(Self { inner: Arc::new(inner), deadline: None })
     }
 
@@ -303,6 +289,11 @@ impl KeyValue {
         let reason = self.inner.journal.as_ref().and_then(Journal::trouble);
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         Some(format!("the key-value journal failed and is being read back; writes of keys are refused{reason}"))
+    }
+
+    /// Times of the journal.
+    pub(crate) fn times(&self) -> &Times {
+        &self.inner.times
     }
 
     /// Current usage and state.

@@ -2,9 +2,52 @@
 
 use std::fmt;
 
-use hosting::metrics::Page;
+use hosting::metrics::{Page, commit_times};
+use prometheus_client::{
+    metrics::histogram::Histogram,
+    registry::{Registry, Unit},
+};
 
-use crate::key_value::Levels;
+/// Current usage and state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Entries, including expired ones until a sweep removes them.
+    pub entries: usize,
+    /// Their memory.
+    pub bytes: usize,
+    /// Watchers.
+    pub watchers: usize,
+    /// Writes queued for the journal.
+    pub writes_queued: usize,
+    /// Number of times that the journal failed and was read back.
+    pub failures: u64,
+    /// True while writes are accepted.
+    pub healthy: bool,
+}
+
+/// Times of the journal; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Times {
+    /// Of writes in the queue.
+    pub(crate) queue: Histogram,
+    /// Of batches' commits.
+    pub(crate) commit: Histogram,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { queue: commit_times(), commit: commit_times() }
+    }
+}
+
+impl Times {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let help = "Time that key-value writes waited for the journal, of one in 16";
+        registry.register_with_unit("kv_queue", help, Unit::Seconds, self.queue.clone());
+        let help = "Duration of a batch's write to the key-value journal, with its fsync";
+        registry.register_with_unit("kv_commit", help, Unit::Seconds, self.commit.clone());
+    }
+}
 
 /// Writes the levels.
 pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Meanings, Reader, Refused};
+use hosting::{Live, Meanings, Reader, Refused};
 
 /// Locking of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Limits {
     /// Keys and values in a page of a scan, in bytes; a page holds at least one entry.
     pub page_bytes: usize,
     /// Watchers at once.
-    pub watchers: usize,
+    pub watchers: Live,
     /// Events queued for a watcher before it is cut off.
     pub watch_events: usize,
     /// Memory of the events queued for a watcher before it is cut off.
@@ -118,7 +118,7 @@ impl hosting::Settings for Settings {
                 total_bytes: from.bytes_of_memory("kv.total_bytes", 1 << 30, 1..=1 << 50, 2)?,
                 page_entries: from.whole("kv.page_entries", 1000, 1..=100_000)?,
                 page_bytes: from.bytes("kv.page_bytes", 1 << 20, 1..=1 << 30)?,
-                watchers: from.whole("kv.watchers", 64, 0..=1 << 16)?,
+                watchers: from.live("kv.watchers", 64, 0..=1 << 16)?,
                 watch_events: from.whole("kv.watch_events", 4096, 1..=1 << 20)?,
                 watch_bytes: from.bytes("kv.watch_bytes", 8 << 20, 1..=1 << 30)?,
                 writes_queued: from.whole("kv.writes_queued", 16_384, 1..=1 << 24)?,

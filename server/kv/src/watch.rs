@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hosting::{Client, Share, Shares};
+use hosting::{Client, Live, Share, Shares};
 
 use crate::{
     entry::{Key, Value, Version},
@@ -102,7 +102,7 @@ pub(crate) struct Hub {
     count: AtomicUsize,
     watchers: Mutex<Vec<(Arc<Watcher>, Share)>>,
     shares: Shares,
-    watchers_max: usize,
+    watchers_max: Live,
     events_max: usize,
     bytes_max: usize,
 }
@@ -112,8 +112,8 @@ impl Hub {
         Self {
             count: AtomicUsize::new(0),
             watchers: Mutex::default(),
-            shares: Shares::new(limits.watchers),
-            watchers_max: limits.watchers,
+            shares: Shares::new(limits.watchers.clone()),
+            watchers_max: limits.watchers.clone(),
             events_max: limits.watch_events,
             bytes_max: limits.watch_bytes,
         }
@@ -128,7 +128,7 @@ impl Hub {
     }
 
     pub(crate) fn watch(self: &Arc<Self>, prefix: &[u8], client: Client) -> Result<Watch, Fault> {
-        let limit = Fault::Limit { limit: Limit::Watchers, at: self.watchers_max };
+        let limit = Fault::Limit { limit: Limit::Watchers, at: self.watchers_max.get() };
         let share = self.shares.take(client).ok_or(limit)?;
         let watcher = Arc::new(Watcher { prefix: Key::from(prefix), waiting: Mutex::default() });
         let mut watchers = self.lock();

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::{
     entry::{Entry, Key, Version},
     fault::Fault,
+    metrics::Times,
     settings::Limits,
     table::Table,
     write::{Action, Outcome},
@@ -37,7 +38,7 @@ impl OpenError {
 pub(crate) struct Journal(Infallible);
 
 impl Journal {
-    pub(crate) fn open(_: &Path, _: Arc<Table>, _: &Limits) -> Result<Self, OpenError> {
+    pub(crate) fn open(_: &Path, _: Arc<Table>, _: &Limits, _: Times) -> Result<Self, OpenError> {
         Err(OpenError)
     }
 

@@ -75,7 +75,7 @@ async fn refusals_of_the_contract_have_their_codes_and_no_words() {
 
 #[tokio::test]
 async fn refusals_of_ours_say_what_was_wrong() {
-    let limits = Limits { key_bytes: 3, watchers: 1, ..Limits::default() };
+    let limits = Limits { key_bytes: 3, watchers: 1.into(), ..Limits::default() };
     let (_, address) = serve(Settings { limits, ..Settings::default() }).await;
     let client = KeyValueServiceClient::new(channel(address, None));
     let (code, said) = refused(client.create(create(b"long", "v")).await);

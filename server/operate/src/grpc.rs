@@ -12,11 +12,11 @@ use tokio::{sync::watch, time::MissedTickBehavior};
 
 use self::wire::{
     BackupChunk, BackupRequest, CutConnectionReply, CutConnectionRequest, HistoryReply, HistoryRequest,
-    ListConnectionsReply, ListConnectionsRequest, WatchRequest, operator_server::Operator,
+    ListConnectionsReply, ListConnectionsRequest, ReloadReply, ReloadRequest, WatchRequest, operator_server::Operator,
 };
 use crate::{
     figures::{Commits, Figures, Level, Levels, MethodFigures, MethodPoint, Point, Purchases, Reason, ServiceHealth},
-    operate::{Operate, SAMPLE_INTERVAL},
+    operate::{Operate, Reloaded, SAMPLE_INTERVAL},
 };
 
 /// The messages and services of `proto/operator.proto`.
@@ -98,6 +98,12 @@ impl Operator for OperatorService {
         let success = self.operate.cut(id, &operator);
         let message = if success { format!("connection {id} is cut") } else { format!("no connection {id} is open") };
         Ok(Response::new(CutConnectionReply { success, message }))
+    }
+
+    async fn reload(&self, request: Request<ReloadRequest>) -> Result<Response<ReloadReply>, Status> {
+        let done = self.operate.reload(&request.client().to_string()).await;
+        let Reloaded { applied, waiting } = done.map_err(|error| Status::failed_precondition(error.to_string()))?;
+        Ok(Response::new(ReloadReply { applied, waiting }))
     }
 
     type BackupStream = Out<BackupChunk>;

@@ -7,9 +7,10 @@ pub mod grpc;
 mod operate;
 mod reading;
 mod sampler;
+pub mod traces;
 
 pub use figures::{
     Calls, Commits, Figures, Level, Levels, MethodFigures, MethodPoint, Point, Purchases, Reason, ServiceHealth, Times,
 };
-pub use operate::{BackupPieces, MakeBackup, Making, Operate, Sources, VerifyBackup};
+pub use operate::{BackupPieces, MakeBackup, Making, Operate, Reload, Reloaded, Sources, VerifyBackup};
 pub use quire_rpc::server::OpenConnection;

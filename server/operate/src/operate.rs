@@ -31,8 +31,8 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Points that are kept: an hour.
 const POINTS_MAX: usize = 3600;
 
-/// Backups that wait, are being made, are read, or are verified; each but the last kind has a file in the data folder until its
-/// reader is gone. One client alone may have three of them.
+/// Backups that wait, are being made, are read, or are verified; each but the last kind has a file in the data folder
+/// until its reader is gone. One client alone may have three of them.
 const BACKUPS_MAX: usize = 4;
 
 /// Error before the first sample.
@@ -50,7 +50,19 @@ pub type MakeBackup = Box<dyn Fn() -> Result<BackupPieces, Error> + Send + Sync>
 /// Reads a backup's file to its end and verifies its checksums; returns a description of its contents.
 pub type VerifyBackup = Box<dyn Fn(&mut dyn Read) -> Result<String, Error> + Send + Sync>;
 
-/// The parts of a server that figures and backups are made from. All of them may block.
+/// Settings that a reading found changed.
+#[derive(Clone, Debug, Default)]
+pub struct Reloaded {
+    /// Those that hold from now on, as name=value.
+    pub applied: Vec<String>,
+    /// Names of those that hold from the next start on.
+    pub waiting: Vec<String>,
+}
+
+/// Reads again what a SIGHUP reads; an error is that the settings are invalid.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+
+/// The parts of a server that figures, backups and settings are made from. All of them may block.
 pub struct Sources {
     /// The page `/metrics`.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
@@ -60,6 +72,8 @@ pub struct Sources {
     pub backup: MakeBackup,
     /// Verifies a backup.
     pub verify: VerifyBackup,
+    /// Reads settings again.
+    pub reload: Reload,
 }
 
 /// The operators' view of a server; clones are the same.
@@ -122,8 +136,16 @@ impl Operate {
         was_open
     }
 
-    /// Makes a backup of the data folder for this client: the file that `quire backup` writes. One is made at a time; others wait
-    /// for it, or are read meanwhile.
+    /// Reads again what a SIGHUP reads. `operator` is a name for the log.
+    pub async fn reload(&self, operator: &str) -> Result<Reloaded, Error> {
+        tracing::warn!(operator, "an operator has the settings read again");
+        let inner = Arc::clone(&self.0);
+        let reloaded = spawn_blocking(move || inner.sources.get().map(|sources| (sources.reload)()));
+        Ok(reloaded.await?.ok_or(STARTING)??)
+    }
+
+    /// Makes a backup of the data folder for this client: the file that `quire backup` writes. One is made at a time;
+    /// others wait for it, or are read meanwhile.
     pub async fn backup(&self, client: Client) -> Result<BackupPieces, Error> {
         if self.0.sources.get().is_none() {
             return Err(STARTING.into());
@@ -229,7 +251,8 @@ mod tests {
     fn operate(backup: MakeBackup) -> Operate {
         let operate = Operate::new(ConnectionRegistry::default());
         let verify: VerifyBackup = Box::new(|file| Ok(io::read_to_string(file)?));
-        let sources = Sources { metrics: Box::new(String::new), health: Box::new(Vec::new), backup, verify };
+        let (metrics, health) = (Box::new(String::new), Box::new(Vec::new));
+        let sources = Sources { metrics, health, backup, verify, reload: Box::new(|| Ok(Reloaded::default())) };
         assert!(operate.0.sources.set(sources).is_ok());
         operate
     }

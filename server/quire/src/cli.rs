@@ -197,6 +197,9 @@ pub(crate) struct TopArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 done, or with --dry-run possible or done already; 1 not, and the reasons are printed; 2 usage."
+)]
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -204,8 +207,18 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "sqlite:PATH")]
     pub from: String,
     /// The database to copy it into, with no books in it; better in the variable if the URL holds a password
-    #[arg(long, value_name = "postgres://USER@HOST/DATABASE", env = "QUIRE_LEDGER_URL", hide_env_values = true)]
-    pub to: String,
+    #[arg(
+        long,
+        value_name = "postgres://USER@HOST/DATABASE",
+        env = "QUIRE_LEDGER_URL",
+        hide_env_values = true,
+        required_unless_present = "dry_run"
+    )]
+    pub to: Option<String>,
+    /// Print what would be copied, and all that is in the way, or without --to what the next start would migrate;
+    /// changes nothing, and a server may sell meanwhile
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -229,7 +242,7 @@ pub(crate) enum TokenCommand {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 the log has the entry; 1 the receipt does not prove that, and the reason is printed; 2 usage."
+    after_help = "Exit codes: 0 the log has the entry, and the witnesses have signed it; 1 the receipt does not prove that, and the reason is printed; 2 usage."
 )]
 pub(crate) struct ReceiptArgs {
     /// The receipt, as `quire client receipt` prints it; - is standard input
@@ -237,6 +250,9 @@ pub(crate) struct ReceiptArgs {
     /// The log's public key, NAME+ID+KEY, as the shop publishes it; or a file that holds it
     #[arg(long, value_name = "KEY")]
     pub key: String,
+    /// The public key of a witness that must have signed the log with this entry, or a file with it. May be repeated
+    #[arg(long, value_name = "KEY")]
+    pub witness: Vec<String>,
     /// Print what the receipt shows as JSON
     #[arg(long)]
     pub json: bool,

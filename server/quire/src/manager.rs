@@ -1,8 +1,7 @@
-//! The service manager that started the server, such as systemd: it gets readiness, reloads, the watchdog's signs of life
-//! and a status by `sd_notify`'s protocol, and may pass listening sockets on. Without one nothing happens.
+//! The service manager that started the server, such as systemd: it gets readiness, reloads, the watchdog's signs of
+//! life and a status by `sd_notify`'s protocol, and may pass listening sockets on. Without one nothing happens.
 
 use std::{
-    collections::BTreeMap,
     env,
     ffi::OsStr,
     io,
@@ -113,20 +112,13 @@ fn connect(path: &OsStr) -> io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket)
 }
 
-/// Sockets that the manager passed on, by the names in `LISTEN_FDNAMES`. Must run before the first thread starts.
+/// Sockets that the manager passed on. Must run before the first thread starts.
 #[cfg(feature = "activation")]
 pub(crate) fn passed_sockets() -> anyhow::Result<Sockets> {
-    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
-    let (mut names, mut passed) = (names.split(':'), listenfd::ListenFd::from_env());
-    let mut sockets = BTreeMap::new();
-    for number in 0..passed.len() {
-        let name = names.next().unwrap_or_default().to_owned();
-        let listener = passed.take_tcp_listener(number);
-        let listener =
-            listener.with_context(|| format!("the service manager passed '{name}', which is no TCP port"))?;
-        let other = listener.and_then(|listener| sockets.insert(name.clone(), listener));
-        anyhow::ensure!(other.is_none(), "the service manager passed two sockets with the name '{name}'");
-    }
+    let mut passed = listenfd::ListenFd::from_env();
+    let sockets = (0..passed.len()).filter_map(|number| passed.take_tcp_listener(number).transpose());
+    let sockets =
+        sockets.collect::<io::Result<_>>().context("the service manager passed a socket that is no TCP port")?;
     Ok(Sockets::passed(sockets))
 }
 
@@ -139,7 +131,7 @@ pub(crate) fn passed_sockets() -> anyhow::Result<Sockets> {
         "the service manager passed sockets, which this build does not take: `cargo build --release -p server`, whose \
          feature `activation` does"
     );
-    Ok(Sockets::passed(BTreeMap::new()))
+    Ok(Sockets::default())
 }
 
 #[cfg(test)]

@@ -73,16 +73,44 @@ pub(crate) fn health_of_each(
     })
 }
 
-async fn metrics_page(State(metrics): State<Arc<Registry>>) -> impl IntoResponse {
+/// `OpenMetrics` if the client accepts it, as Prometheus does; otherwise the format before it, which `promtool` reads.
+async fn metrics_page(State(metrics): State<Arc<Registry>>, headers: HeaderMap) -> impl IntoResponse {
     let mut page = String::new();
-    match text::encode(&mut page, &metrics) {
-        Ok(()) => ([(header::CONTENT_TYPE, FORMAT)], page).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    if let Err(error) = text::encode(&mut page, &metrics) {
+        return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response();
     }
+    let (format, page) = if accepts(&headers, "application/openmetrics-text") {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", page)
+    } else {
+        ("text/plain; version=0.0.4; charset=utf-8", without_open_metrics(&page))
+    };
+    ([(header::CONTENT_TYPE, format), (header::VARY, "accept")], page).into_response()
 }
 
-/// Format that Prometheus requests since version 2.5.
-const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The page in Prometheus' text format 0.0.4, whose families have their samples' names.
+fn without_open_metrics(page: &str) -> String {
+    let (mut text, mut help) = (String::with_capacity(page.len()), "");
+    for line in page.lines() {
+        // Writing to a string cannot fail.
+        let _ = if let Some(found) = line.strip_prefix("# HELP ") {
+            help = found;
+            Ok(())
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|found| found.split_once(' ')) {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                kind => ("", kind),
+            };
+            let help = help.strip_prefix(name).unwrap_or_default();
+            writeln!(text, "# HELP {name}{suffix}{help}\n# TYPE {name}{suffix} {kind}")
+        } else if line.starts_with('#') {
+            Ok(())
+        } else {
+            writeln!(text, "{line}")
+        };
+    }
+    text
+}
 
 /// Contents of the page.
 #[derive(Debug)]
@@ -104,7 +132,7 @@ impl Index<'_> {
         let html =
             format!("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>quire</title><pre>{html}</pre>");
         let page = async move |headers: HeaderMap| {
-            let (kind, body) = if asks_html(&headers) { ("text/html", html) } else { ("text/plain", text) };
+            let (kind, body) = if accepts(&headers, "text/html") { ("text/html", html) } else { ("text/plain", text) };
             let headers =
                 [(header::CONTENT_TYPE, format!("{kind}; charset=utf-8")), (header::VARY, "accept".to_owned())];
             (headers, body)
@@ -136,10 +164,10 @@ impl Index<'_> {
     }
 }
 
-/// True if the client accepts HTML, as browsers do.
-fn asks_html(headers: &HeaderMap) -> bool {
+/// True if the client lists this media type; browsers list HTML.
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
-    accepted.filter_map(|accept| accept.to_str().ok()).any(|accept| accept.contains("text/html"))
+    accepted.filter_map(|accept| accept.to_str().ok()).any(|accept| accept.contains(kind))
 }
 
 /// Gives requests of browsers to the pages that are made for them, and all others to `pages`.
@@ -152,7 +180,7 @@ pub(crate) fn with_fronts(pages: Router, fronts: Vec<Front>) -> Router {
             let below = request.uri().path().strip_prefix(front.folder);
             below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let is_start = request.uri().path() == "/" && asks_html(request.headers());
+        let is_start = request.uri().path() == "/" && accepts(request.headers(), "text/html");
         let front = if is_start { fronts.first() } else { fronts.iter().find(is_below) };
         // A router is always ready.
         front.map_or(&pages, |front| &front.router).clone().call(request)

@@ -219,9 +219,13 @@ impl Descriptors {
         Connections::share(wanted, usize::try_from(self.most - self.reserve()).unwrap_or(usize::MAX))
     }
 
-    /// Logs the limits, and a warning for each setting in `set` that is granted fewer connections than its value.
-    pub(crate) fn log(self, set: &Wanted, connections: &Connections) {
+    /// Logs the limits.
+    pub(crate) fn log(self) {
         tracing::info!(limit = self.most, soft_limit_at_start = self.soft, reserve = self.reserve(), "open files");
+    }
+
+    /// Logs a warning for each setting in `set` that is granted fewer connections than its value.
+    pub(crate) fn warn(self, set: &Wanted, connections: &Connections) {
         for (setting, wanted) in set {
             let granted = connections.granted(setting, *wanted);
             if granted < *wanted {

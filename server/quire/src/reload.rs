@@ -1,11 +1,11 @@
-//! Reads files again at each SIGHUP, each by itself and apart from the threads that serve, so that one that hangs (a
-//! pipe, a network file system) delays nothing else.
+//! Reads files again at each SIGHUP or when an operator asks, each by itself and apart from the threads that serve, so
+//! that one that hangs (a pipe, a network file system) delays nothing else.
 
 use std::{future::Future, net::SocketAddr, pin::Pin, time::Duration};
 
 use tokio::{
     signal::unix::Signal,
-    sync::watch,
+    sync::{mpsc, watch},
     task::{JoinSet, spawn_blocking},
     time::timeout,
 };
@@ -20,7 +20,16 @@ pub(crate) struct Files {
     what: &'static str,
     /// Time after which a warning is logged that they are not read yet.
     late_after: Duration,
+    /// False if an operator who asks has read them already.
+    when_asked: bool,
     read: Reading,
+}
+
+/// Numbers of the newest request, and of the newest that was a signal.
+#[derive(Clone, Copy)]
+struct Requests {
+    newest: u64,
+    signal: u64,
 }
 
 impl Files {
@@ -37,19 +46,30 @@ impl Files {
         Self { late_after: Duration::from_secs(5), ..Self::large(what, reading) }
     }
 
+    /// The same files, read at signals only.
+    pub(crate) fn at_signals(self) -> Self {
+        Self { when_asked: false, ..self }
+    }
+
     /// Files that may take minutes.
     pub(crate) fn large<F>(what: &'static str, read: impl Fn() -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self { what, late_after: Duration::from_mins(5), read: Box::new(move || Box::pin(read())) }
+        Self { what, late_after: Duration::from_mins(5), when_asked: true, read: Box::new(move || Box::pin(read())) }
     }
 }
 
-/// Reads the files at each signal. Those that are still being read then are read once more. The manager of a server at
-/// `address` gets the begin and the end.
-pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>, manager: Manager, address: SocketAddr) {
-    let requests = watch::Sender::new(0);
+/// Reads the files at each signal, and when an operator asks. Those that are still being read then are read once more.
+/// The manager of a server at `address` gets the begin and the end.
+pub(crate) async fn at_each(
+    mut signal: Signal,
+    mut asked: mpsc::Receiver<()>,
+    files: Vec<Files>,
+    manager: Manager,
+    address: SocketAddr,
+) {
+    let requests = watch::Sender::new(Requests { newest: 0, signal: 0 });
     let (mut readers, mut answers) = (JoinSet::new(), Vec::new());
     for files in files {
         let (answer, answered) = watch::channel(0);
@@ -58,20 +78,24 @@ pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>, manager: Mana
     }
     let (mut request, mut reported) = (0, 0);
     loop {
-        tokio::select! {
-            signal = signal.recv() => {
-                if signal.is_none() {
-                    return;
-                }
-                request += 1;
-                manager.reloading().await;
-                requests.send_replace(request);
-            }
+        let is_signal = tokio::select! {
+            Some(()) = signal.recv() => true,
+            Some(()) = asked.recv() => false,
             () = all(&mut answers, request), if reported < request => {
                 reported = request;
                 manager.ready(address).await;
+                continue;
             }
-        }
+            else => return,
+        };
+        request += 1;
+        manager.reloading().await;
+        requests.send_modify(|requests| {
+            requests.newest = request;
+            if is_signal {
+                requests.signal = request;
+            }
+        });
     }
 }
 
@@ -84,10 +108,16 @@ async fn all(answers: &mut [watch::Receiver<u64>], request: u64) {
 }
 
 /// Reads the files at each request, and answers with its number when they are read, or late.
-async fn read_on_request(files: Files, mut requests: watch::Receiver<u64>, answer: watch::Sender<u64>) {
-    let Files { what, late_after, read } = files;
+async fn read_on_request(files: Files, mut requests: watch::Receiver<Requests>, answer: watch::Sender<u64>) {
+    let Files { what, late_after, when_asked, read } = files;
+    let mut answered = 0;
     while requests.changed().await.is_ok() {
-        let request = *requests.borrow_and_update();
+        let Requests { newest: request, signal } = *requests.borrow_and_update();
+        if !when_asked && signal <= answered {
+            answer.send_replace(request);
+            continue;
+        }
+        answered = request;
         let mut reading = read();
         if timeout(late_after, &mut reading).await.is_err() {
             tracing::warn!(
@@ -112,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_cannot_be_read_holds_up_no_other() {
-        let (requests, (read, reads)) = (watch::Sender::new(0), channel());
+        let (requests, (read, reads)) = (watch::Sender::new(Requests { newest: 0, signal: 0 }), channel());
         let (_hung, hanging) = channel::<()>();
         let hanging = std::sync::Arc::new(Mutex::new(hanging));
         let hangs = Files::small("these", move || assert!(hanging.lock().expect("one reader").recv().is_err()));
@@ -121,7 +151,7 @@ mod tests {
             .map(|files| tokio::spawn(read_on_request(files, requests.subscribe(), watch::Sender::new(0))));
         for request in 1..4 {
             tokio::task::yield_now().await;
-            requests.send_replace(request);
+            requests.send_replace(Requests { newest: request, signal: request });
             while reads.try_recv().is_err() {
                 tokio::task::yield_now().await;
             }
@@ -137,7 +167,8 @@ mod tests {
         let files = vec![slow, Files::small("those", || {})];
         let usr1 = signal(SignalKind::user_defined1()).expect("a handler");
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let _reloading = tokio::spawn(at_each(usr1, files, manager, address));
+        let (ask, asked) = mpsc::channel(1);
+        let _reloading = tokio::spawn(at_each(usr1, asked, files, manager, address));
         let message = async || {
             let mut text = [0; 256];
             let bytes = messages.recv(&mut text).await.expect("a message");
@@ -146,7 +177,7 @@ mod tests {
         kill_process(getpid(), Number::USR1).expect("a signal");
         assert!(message().await.starts_with("RELOADING=1\nMONOTONIC_USEC="));
         // The second request comes while the first is being read: the next message is not yet the end.
-        kill_process(getpid(), Number::USR1).expect("a signal");
+        ask.try_send(()).expect("it is asked");
         assert!(message().await.starts_with("RELOADING=1\n"));
         release.send(()).expect("the reader waits");
         release.send(()).expect("the reader waits");

@@ -2,7 +2,8 @@
 
 use std::{
     io,
-    path::PathBuf,
+    net::SocketAddr,
+    path::{self, Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -15,23 +16,27 @@ use hosting::{
     access::{AuthPolicy, Credentials},
     metrics::{self, Refusals},
 };
-use operate::Operate;
-use prometheus_client::registry::Registry;
+use operate::{
+    Operate, Reload,
+    traces::{self, Exporting, Traces},
+};
+use prometheus_client::{metrics::info::Info, registry::Registry};
 use quire_rpc::{
     Limits,
+    client::Channel,
     server::{ConnectionRegistry, Cors},
 };
 use tokio::{
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
+    sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
 };
 
 use crate::{
     cli::ServeArgs,
     commands::backup,
-    config::{Config, Current, reference},
+    config::{self, Config, Current, reference},
     console,
     manager::{self, Manager},
     pages::Services,
@@ -46,6 +51,9 @@ use crate::{
 
 /// Part of the drain reserved for closing the services.
 const CLOSING: Duration = Duration::from_secs(2);
+
+/// Longest time at the end for spans that are not exported yet.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// Exit code for SIGINT, as in shells.
 const INTERRUPTED: i32 = 130;
@@ -79,23 +87,27 @@ async fn run(
     mut sockets: Sockets,
 ) -> anyhow::Result<ExitCode> {
     let calls = config.log.calls.log();
-    let current = Current::new(args, &config, filter, calls.clone());
+    let (settings, data) = (config::file(&args.config).map_or("none".into(), absolute), absolute(&config.data));
+    let (traces, exporting) = traces(&config)?.unzip();
+    let descriptors = Descriptors::raised();
+    let connections = descriptors.share(config.connections.clone());
+    let current =
+        Current::new(args, &config, filter, (calls.clone(), traces.clone()), (descriptors, connections.clone()));
+    let (current, (ask, asked)) = (Arc::new(current), mpsc::channel(1));
     let Signals { stop: mut signals, reload: hangup } = Signals::install()?;
     // Before any service, so that a server with a bad file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
     let credentials = Credentials::open(config.tokens, config.admin_token.as_deref())?;
     let auth = AuthPolicy::new(Arc::new(credentials), config.open);
-    let listener = sockets.listen("grpc", config.listen, "--listen").map_err(plain)?;
+    let listener = sockets.listen(config.listen, "--listen").map_err(plain)?;
     let address = listener.local_addr()?;
     let manager = Manager::of_environment();
     manager.status("opening the services").await;
-    let descriptors = Descriptors::raised();
-    let connections = descriptors.share(config.connections.clone());
     let mut registry = Registry::default();
     registry.register_collector(Box::new(started));
     let ours = registry.sub_registry_with_prefix("quire");
-    show(ours, certificate.clone(), config.data.clone());
+    show(ours, certificate.clone(), config.data.clone(), traces.clone());
     let refusals = Refusals::register(ours);
     let operate = Operate::new(ConnectionRegistry::default());
     let mut handles = Handles::default();
@@ -128,7 +140,7 @@ async fn run(
     sockets.refuse_unused().map_err(plain)?;
     let stop = watch::Sender::new(false);
     let limits = Limits {
-        connections_max: connections.granted("limits.connections", config.limits.connections_max),
+        connections_max: connections.granted_live("limits.connections", &config.limits.connections_max),
         refusals_max: descriptors.refusals(),
         drain_timeout: answering(config.drain),
         ..config.limits
@@ -137,6 +149,8 @@ async fn run(
     if has_credentials && tls.is_none() && !address.ip().is_loopback() {
         tracing::warn!(%address, "tokens come in clear text here: set tls.certificate and tls.key, or have a proxy speak TLS");
     }
+    let ports = services.iter().flat_map(|service| service.ports());
+    let ports = ports.map(|(address, what)| format!("{address} ({what})")).collect::<Vec<_>>().join(", ");
     let front = Front {
         services,
         declared,
@@ -146,6 +160,7 @@ async fn run(
         metrics: registry,
         refusals,
         calls: calls.clone(),
+        traces,
         tls,
         hosts: config.hosts,
         cors,
@@ -154,25 +169,41 @@ async fn run(
         operate: operate.clone(),
         backup,
         verify: Box::new(backup::verify),
+        reload: reload(Arc::clone(&current), ask),
     };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let (services, threads) = (Arc::clone(transport.services()), transport.threads());
     let serving = tokio::spawn(transport.serve(listener));
-    descriptors.log(&config.connections_set, &connections);
-    tracing::info!(%address, loaded_ms = opened_at.elapsed().as_secs_f64() * 1000.0, "listening");
+    descriptors.log();
+    descriptors.warn(&config.connections_set, &connections);
+    log_places(address, [settings, data, ports], opened_at);
+    manager.ready(address).await;
+    let mut beside = left_out(calls.clone());
+    let files = files(current, &services, certificate, auth);
+    beside.spawn(reload::at_each(hangup, asked, files, manager.clone(), address));
+    beside.spawn(manager.clone().watch(threads));
+    let drain = config.drain;
+    Running { services, operate, serving, beside, stop, signals, manager, calls, exporting, drain }
+        .until_stopped()
+        .await
+}
+
+/// Logs where the server, its settings file, its data and its other ports are.
+fn log_places(address: SocketAddr, [settings, data, ports]: [String; 3], opened_at: Instant) {
+    let (version, loaded_ms) = (env!("CARGO_PKG_VERSION"), opened_at.elapsed().as_secs_f64() * 1000.0);
+    // The first address is the one that programs look for.
+    tracing::info!(%address, version, settings, data, ports, loaded_ms, "listening");
     if cfg!(debug_assertions) {
         tracing::info!("built without optimisation: a call costs some ten times what it costs in a release build");
     }
-    manager.ready(address).await;
-    let mut beside = JoinSet::new();
-    beside.spawn(telemetry::show_left_out());
-    if let Some(calls) = calls.clone() {
-        beside.spawn(calls.show_left_out());
-    }
-    beside.spawn(reload::at_each(hangup, files(current, &services, certificate, auth), manager.clone(), address));
-    beside.spawn(manager.clone().watch(threads));
-    let drain = config.drain;
-    Running { services, operate, serving, beside, stop, signals, manager, calls, drain }.until_stopped().await
+}
+
+/// Tasks that log how many lines were left out.
+fn left_out(calls: Arc<CallLog>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(telemetry::show_left_out());
+    tasks.spawn(calls.show_left_out());
+    tasks
 }
 
 /// A server whose ports are open.
@@ -185,7 +216,8 @@ struct Running {
     stop: watch::Sender<bool>,
     signals: Stop,
     manager: Manager,
-    calls: Option<Arc<CallLog>>,
+    calls: Arc<CallLog>,
+    exporting: Option<Exporting>,
     /// Longest time from the stop signal to the end.
     drain: Duration,
 }
@@ -193,8 +225,8 @@ struct Running {
 impl Running {
     /// Serves until a stop is requested, and drains.
     async fn until_stopped(self) -> anyhow::Result<ExitCode> {
-        let Self { services, operate, mut serving, mut beside, stop, mut signals, manager, calls, drain: deadline } =
-            self;
+        let Self { services, operate, mut serving, mut beside, stop, mut signals, manager, .. } = self;
+        let (calls, exporting, deadline) = (self.calls, self.exporting, self.drain);
         let reason = tokio::select! {
             reason = shutdown_requested(&services, operate, &mut signals) => reason,
             served = &mut serving => bail!("the server ended by itself: {:?}", served?),
@@ -203,13 +235,19 @@ impl Running {
         manager.stopping(reason).await;
         // A warning, so that every usual level logs it.
         tracing::warn!(reason, deadline_seconds = deadline.as_secs_f64(), "stopping");
+        let drained = async {
+            let until = Instant::now() + deadline;
+            let stopped = drain(services, &stop, serving, deadline).await;
+            if let Some(exporting) = exporting {
+                exporting.finish(until.saturating_duration_since(Instant::now()).min(LAST_SPANS)).await;
+            }
+            stopped
+        };
         tokio::select! {
-            stopped = drain(services, &stop, serving, deadline) => {
+            stopped = drained => {
                 beside.abort_all();
                 telemetry::show_left_out_now();
-                if let Some(calls) = calls {
-                    calls.show_left_out_now();
-                }
+                calls.show_left_out_now();
                 stopped
             }
             () = signals.interrupted() => {
@@ -222,8 +260,31 @@ impl Running {
     }
 }
 
-/// Registers the metrics of the certificate, the disk and the newest backup.
-fn show(registry: &mut Registry, certificate: Option<Arc<Certificate>>, data: PathBuf) {
+/// The path as the log has it.
+fn absolute(path: &Path) -> String {
+    path::absolute(path).as_deref().unwrap_or(path).display().to_string()
+}
+
+/// Traces of calls and their export, if there is a collector.
+fn traces(config: &Config) -> anyhow::Result<Option<(Traces, Exporting)>> {
+    if config.trace_endpoint.is_empty() {
+        return Ok(None);
+    }
+    let mut builder = Channel::builder(&config.trace_endpoint)?.settings(traces::settings());
+    if config.trace_endpoint.starts_with("https:") {
+        builder = builder.tls(tls::client(None, None)?)?;
+    }
+    Ok(Some(Traces::start(builder.connect_lazy()?, config.traced)))
+}
+
+/// Registers the metrics of the program, the certificate, the disk, the newest backup and traces.
+fn show(registry: &mut Registry, certificate: Option<Arc<Certificate>>, data: PathBuf, traces: Option<Traces>) {
+    if let Some(traces) = traces {
+        metrics::collect(registry, move |page| traces.show(page));
+    }
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let build = [("version", env!("CARGO_PKG_VERSION")), ("profile", profile), ("arch", std::env::consts::ARCH)];
+    registry.register("build", "Version of the program, and how it was built", Info::new(build));
     if let Some(certificate) = certificate {
         metrics::collect(registry, move |page| {
             let help = "Seconds until the server's certificate expires";
@@ -255,10 +316,24 @@ fn plain(error: Error) -> anyhow::Error {
     anyhow::Error::from_boxed(error)
 }
 
+/// Reads the settings for an operator, and has the other files read.
+fn reload(current: Arc<Current>, ask: mpsc::Sender<()>) -> Reload {
+    Box::new(move || {
+        let reloaded = current.read_now()?;
+        // If it is full, a reading that begins later is asked for already.
+        let _ = ask.try_send(());
+        Ok(reloaded)
+    })
+}
+
 /// Files that are read again at each SIGHUP.
-fn files(current: Current, services: &Services, certificate: Option<Arc<Certificate>>, auth: AuthPolicy) -> Vec<Files> {
-    let current = Arc::new(current);
-    let settings = Files::small("the settings", move || current.read_again());
+fn files(
+    current: Arc<Current>,
+    services: &Services,
+    certificate: Option<Arc<Certificate>>,
+    auth: AuthPolicy,
+) -> Vec<Files> {
+    let settings = Files::small("the settings", move || current.read_in_turn()).at_signals();
     let mut files = vec![settings, Files::small("the tokens", move || auth.reload())];
     if let Some(certificate) = certificate {
         files.push(Files::small("the certificate and its key", move || certificate.reload()));

@@ -109,7 +109,7 @@ impl Games {
     pub fn new(limits: GameLimits) -> Self {
         let shared = Shared {
             entries: Mutex::default(),
-            shares: Shares::new(limits.games_max),
+            shares: Shares::new(limits.games_max.clone()),
             limits,
             waiting_bytes: Arc::default(),
             ended: watch::Sender::new(0),
@@ -195,7 +195,7 @@ impl Games {
             give_up(&mut entries, Entry::is_left);
             self.shared.shares.take(client)
         });
-        let share = share.ok_or(Refusal::TooManyGames { games_max: self.shared.limits.games_max })?;
+        let share = share.ok_or(Refusal::TooManyGames { games_max: self.shared.limits.games_max.get() })?;
         let room = Arc::new(Room::new(&self.shared.limits, Arc::clone(&self.shared.waiting_bytes)));
         let connection = connection.map(Arc::downgrade);
         let entry = Entry { room: Arc::clone(&room), connection, idle_since: Instant::now(), _share: share };

@@ -48,15 +48,15 @@ impl Open for RpcGameService {
     async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         let Settings { listen, lean_listen, once, games, lean: mut lean_limits } = settings;
         let connections = &mut lean_limits.connections_max;
-        *connections = host.connections.granted("rpcgame.lean_connections", *connections);
+        *connections = host.connections.granted_live("rpcgame.lean_connections", connections);
         let (mut grpc, mut lean) = (None, None);
         if let Some(port) = listen {
             let without = "the RPC game is served on the main port only";
-            grpc = host.sockets.listen_beside("rpcgame", port, without, "--set rpcgame.listen=ADDRESS")?;
+            grpc = host.sockets.listen_beside(port, without, "--set rpcgame.listen=ADDRESS")?;
         }
         if let Some(port) = lean_listen {
             let without = "the lean protocol of the RPC game is not served";
-            lean = host.sockets.listen_beside("lean", port, without, "--set rpcgame.lean_listen=ADDRESS")?;
+            lean = host.sockets.listen_beside(port, without, "--set rpcgame.lean_listen=ADDRESS")?;
         }
         let games = Games::new(games);
         host.handles.offer(games.clone());
@@ -136,7 +136,7 @@ impl RpcGameService {
             health.set_serving(service, true);
         }
         let mut limits = serving.limits.clone();
-        limits.connections_max = self.connections.granted(PORT_CONNECTIONS, limits.connections_max);
+        limits.connections_max = self.connections.granted_live(PORT_CONNECTIONS, &limits.connections_max);
         limits.http2.concurrent_streams_max = CALLS_PER_CONNECTION;
         limits.http2.stream_window_bytes = STREAM_WINDOW_BYTES;
         limits.http2.connection_window_bytes = CONNECTION_WINDOW_BYTES;

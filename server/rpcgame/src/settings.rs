@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Meanings, Port, Reader, Refused};
+use hosting::{Live, Meanings, Port, Reader, Refused};
 
 /// Default port for gRPC beside the main port.
 pub const PORT: u16 = 29381;
@@ -50,7 +50,7 @@ pub struct GameLimits {
     /// Maximum length of a message's name.
     pub name_bytes_max: usize,
     /// Concurrent games.
-    pub games_max: usize,
+    pub games_max: Live,
     /// Idle time after which a game ends.
     pub idle: Duration,
 }
@@ -59,7 +59,7 @@ pub struct GameLimits {
 #[derive(Clone, Debug)]
 pub struct LeanLimits {
     /// Concurrent connections; further ones get an error and are closed.
-    pub connections_max: usize,
+    pub connections_max: Live,
     /// Time without a complete frame after which the server closes a connection.
     pub idle: Duration,
     /// Time limit for a client to accept output.
@@ -142,7 +142,7 @@ impl hosting::Settings for Settings {
             wait: from.seconds("rpcgame.wait_seconds", Duration::from_secs(10))?,
             waiting_bytes_max: from.bytes("rpcgame.waiting_bytes_max", 64 << 20, 1..=1 << 34)?,
             name_bytes_max: from.bytes("rpcgame.name_bytes_max", 4 << 20, 1..=1 << 26)?,
-            games_max: from.whole("rpcgame.games", 1024, 1..=1 << 20)?,
+            games_max: from.live("rpcgame.games", 1024, 1..=1 << 20)?,
             idle: from.seconds("rpcgame.idle_seconds", Duration::from_mins(5))?,
         };
         let frame_bytes = FRAME_BYTES_BESIDE_NAME as u64 + 1..=1 << 27;

@@ -14,6 +14,7 @@ use std::{
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
 use hosting::{Client, Permit, access::Challenge};
+use quire_net::QUIET_MAX;
 use quire_rpc::server::ListedCaller;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -67,6 +68,10 @@ pub(crate) struct Connection<S> {
     /// Replies; the first `written` bytes have been sent.
     output: Vec<u8>,
     written: usize,
+    /// Set by a drain: the end of reading if no task comes.
+    reads_until: Option<Instant>,
+    /// No more is read than what has been.
+    is_last_read: bool,
     /// Set once no more is read: the reason to report when everything has been answered.
     ending: Option<Closed>,
     /// Set once the last reply is sent: input is discarded until then.
@@ -90,6 +95,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             waiting: FuturesOrdered::new(),
             output: Vec::new(),
             written: 0,
+            reads_until: None,
+            is_last_read: false,
             ending: None,
             lingering_until: None,
             active_at: Instant::now(),
@@ -107,8 +114,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut stopped = pin!(stop.wait_for(|stop| *stop));
         std::future::poll_fn(|context| {
             // An error means that the sender is gone, which ends the connection too.
-            if self.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
-                self.end(Closed::Drained);
+            if self.reads_until.is_none() && stopped.as_mut().poll(context).is_ready() {
+                self.reads_until = Some(self.active_at + QUIET_MAX);
+                self.is_last_read = self.is_busy();
             }
             if self.ending.is_none() && permit.is_some_and(|permit| permit.poll_leave(context).is_ready()) {
                 self.end(Closed::Replaced);
@@ -131,10 +139,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     timer.as_mut().reset(deadline);
                 }
                 ready!(timer.as_mut().poll(context));
-                if Instant::now() >= deadline {
+                if Instant::now() < deadline {
+                    timer.as_mut().reset(deadline);
+                } else if self.ending.is_none() && self.reads_until.is_some_and(|until| until <= deadline) {
+                    self.end(Closed::Drained);
+                } else {
                     return Poll::Ready(self.time_out());
                 }
-                timer.as_mut().reset(deadline);
             }
         })
         .await
@@ -152,6 +163,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.take_lines();
             if let Err(error) = self.poll_write(context) {
                 return Poll::Ready(Closed::Broken(error));
+            }
+            if self.is_last_read && self.input.is_empty() {
+                self.end(Closed::Drained);
             }
             if self.ending.is_some() {
                 if self.waiting.is_empty() && self.output.is_empty() {
@@ -180,15 +194,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         !(self.waiting.is_empty() && self.output.is_empty())
     }
 
-    /// Time at which the connection times out; `None` while tasks run.
+    /// Time at which the connection times out, or a drain ends its reading; `None` while tasks run.
     fn deadline(&self) -> Option<Instant> {
         let limits = &self.runner.limits;
-        match self.lingering_until {
+        let timeout = match self.lingering_until {
             Some(until) => Some(until),
             None if !self.output.is_empty() => Some(self.active_at + limits.unread),
             None if self.waiting.is_empty() => Some(self.active_at + limits.idle),
             None => None,
-        }
+        };
+        let reads_until = self.reads_until.filter(|_| self.ending.is_none());
+        timeout.into_iter().chain(reads_until).min()
     }
 
     /// Returns the reason for the timeout.
@@ -306,6 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn take_task(&mut self, task: Task, slot: Slot) {
+        self.is_last_read |= self.reads_until.is_some();
         let form = self.form;
         if let Some(result) = self.runner.known(task) {
             return self.answer(Answer::Result(form, result), slot);

@@ -42,12 +42,12 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(settings: &Settings, metrics: Metrics, cpu_threads: Handle) -> Self {
-        let limits = settings.limits;
+        let limits = &settings.limits;
         let each = settings.concurrency == Concurrency::Task;
         Self {
             cpu: Cpu::new(cpu_threads, metrics.cpu().clone(), cpu::run),
             turns: Turns::new(limits.cpu_tasks),
-            limits,
+            limits: limits.clone(),
             metrics,
             in_flight_max: if each { limits.in_flight } else { 1 },
             slots: Slots::new(limits.waiting),

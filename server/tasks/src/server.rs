@@ -42,7 +42,7 @@ pub struct Server {
 impl Server {
     /// `cpu_threads` is the runtime whose pool for blocking work runs CPU-bound tasks.
     pub fn new(settings: &Settings, metrics: Metrics, cpu_threads: Handle) -> Self {
-        let acceptor = Acceptor::new("tasks.connections", settings.limits.connections);
+        let acceptor = Acceptor::new("tasks.connections", settings.limits.connections.clone());
         let runner = Arc::new(Runner::new(settings, metrics, cpu_threads));
         Self { runner, acceptor, connections: ConnectionRegistry::default() }
     }

@@ -33,9 +33,9 @@ impl Open for TasksService {
     /// Binds the port.
     async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         let connections = &mut settings.limits.connections;
-        *connections = host.connections.granted("tasks.connections", *connections);
+        *connections = host.connections.granted_live("tasks.connections", connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
-        let listener = host.sockets.listen_beside("tasks", settings.listen, "tasks are not served", how)?;
+        let listener = host.sockets.listen_beside(settings.listen, "tasks are not served", how)?;
         let metrics = Metrics::register(host.metrics);
         host.handles.offer(metrics.clone());
         Ok(Self { settings, metrics, listener, auth: host.auth.clone() })

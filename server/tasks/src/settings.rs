@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Meanings, Port, Reader, Refused};
+use hosting::{Live, Meanings, Port, Reader, Refused};
 
 /// Default port.
 pub const PORT: u16 = 8080;
@@ -20,7 +20,7 @@ pub enum Concurrency {
 }
 
 /// Settings of the task server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Listening port.
     pub listen: Port,
@@ -35,14 +35,14 @@ pub struct Settings {
 }
 
 /// Limits of the server's memory and of clients' requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Cached results.
     pub cache_entries: usize,
     /// Concurrent CPU-bound tasks, each on a thread.
     pub cpu_tasks: usize,
     /// Open connections.
-    pub connections: usize,
+    pub connections: Live,
     /// Unanswered requests of one connection above which no more are read from it.
     pub in_flight: usize,
     /// Unanswered requests of all connections, beyond one of each; at the limit each connection has one at a time.

@@ -47,6 +47,13 @@ impl Checkpoint {
     }
 }
 
+/// The request of <https://c2sp.org/tlog-witness> for a cosignature of a checkpoint, by a witness that has cosigned the
+/// `old` first entries; `proof` is the [`consistency`](crate::consistency) proof between both.
+pub fn submission(old: u64, proof: &[Hash], checkpoint: &str) -> String {
+    let hashes: String = proof.iter().map(|hash| STANDARD.encode(hash.0) + "\n").collect();
+    format!("old {old}\n{hashes}\n{checkpoint}")
+}
+
 /// Reason why a proof is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {

@@ -10,7 +10,7 @@ mod note;
 mod proof;
 mod tile;
 
-pub use checkpoint::{Checkpoint, EntryProof, ProofError};
+pub use checkpoint::{Checkpoint, EntryProof, ProofError, submission};
 pub use frontier::{Frontier, FrontierError};
 pub use hash::{Hash, leaf_hash, node_hash, sha256};
 pub use note::{KEY_BYTES, NoteError, Signer, Verifier, is_name, new_seed};

@@ -1,4 +1,5 @@
-//! Signed notes, as <https://c2sp.org/signed-note> has them, with Ed25519.
+//! Signed notes, as <https://c2sp.org/signed-note> has them, with Ed25519, and the cosignatures of
+//! <https://c2sp.org/tlog-cosignature>.
 
 use std::{fmt, io};
 
@@ -10,8 +11,27 @@ use ring::{
 
 use crate::hash::sha256;
 
-/// Type of a signature by Ed25519.
-const ED25519_TYPE: u8 = 1;
+/// Signatures that a key makes; its number is the first byte of the key in its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Of the text.
+    Plain = 1,
+    /// Of a time and the text.
+    Cosignature = 4,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        [Self::Plain, Self::Cosignature].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "signatures of a log (type 1)",
+            Self::Cosignature => "cosignatures of a witness (type 4)",
+        }
+    }
+}
 
 /// Signatures that a reader looks at.
 const SIGNATURES_MAX: usize = 64;
@@ -31,6 +51,14 @@ pub enum NoteError {
     /// The text of a key.
     #[error("the key is not of the form NAME+ID+KEY, with eight digits as its ID and an Ed25519 key in base64")]
     Key,
+    /// A key of a log in the place of a witness's, or the other way round.
+    #[error("this is a key for {found}, not for {expected}")]
+    Kind {
+        /// The use of this key.
+        found: &'static str,
+        /// The right one.
+        expected: &'static str,
+    },
     /// The ID of a key.
     #[error("the key has the ID {found}, but its name and its bytes give {expected}: a part of it was changed")]
     KeyId {
@@ -84,34 +112,52 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// A public key. Its text is `NAME+ID+KEY`, as Go's `sumdb/note` reads it.
+/// A public key, of a log or of a witness. Its text is `NAME+ID+KEY`, as Go's `sumdb/note` reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verifier {
     name: String,
     id: [u8; 4],
+    kind: Kind,
     public: [u8; KEY_BYTES],
 }
 
 impl Verifier {
-    /// The key with this name.
+    /// The key of a log with this name.
     pub fn new(name: &str, public: [u8; KEY_BYTES]) -> Result<Self, NoteError> {
+        Self::of_kind(name, Kind::Plain, public)
+    }
+
+    fn of_kind(name: &str, kind: Kind, public: [u8; KEY_BYTES]) -> Result<Self, NoteError> {
         if !is_name(name) {
             return Err(NoteError::Name(name.to_owned()));
         }
-        let sum = sha256(&[name.as_bytes(), b"\n", &[ED25519_TYPE], &public]).0;
+        let sum = sha256(&[name.as_bytes(), b"\n", &[kind as u8], &public]).0;
         let id = [sum[0], sum[1], sum[2], sum[3]];
-        Ok(Self { name: name.to_owned(), id, public })
+        Ok(Self { name: name.to_owned(), id, kind, public })
     }
 
-    /// Reads the text of a key.
+    /// Reads the text of a log's key.
     pub fn parse(text: &str) -> Result<Self, NoteError> {
+        Self::parse_kind(text, Kind::Plain)
+    }
+
+    /// Reads the text of a witness's key: its signatures are cosignatures.
+    pub fn parse_witness(text: &str) -> Result<Self, NoteError> {
+        Self::parse_kind(text, Kind::Cosignature)
+    }
+
+    fn parse_kind(text: &str, kind: Kind) -> Result<Self, NoteError> {
         let mut parts = text.trim().splitn(3, '+');
         let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(NoteError::Key);
         };
         let bytes = STANDARD.decode(key).map_err(|_| NoteError::Key)?;
-        let (Some((&ED25519_TYPE, public)), 8) = (bytes.split_first(), id.len()) else { return Err(NoteError::Key) };
-        let key = Self::new(name, public.try_into().map_err(|_| NoteError::Key)?)?;
+        let (Some((first, public)), 8) = (bytes.split_first(), id.len()) else { return Err(NoteError::Key) };
+        let found = Kind::of(*first).ok_or(NoteError::Key)?;
+        if found != kind {
+            return Err(NoteError::Kind { found: found.name(), expected: kind.name() });
+        }
+        let key = Self::of_kind(name, kind, public.try_into().map_err(|_| NoteError::Key)?)?;
         let expected = hex(&key.id);
         if expected == id { Ok(key) } else { Err(NoteError::KeyId { found: id.to_owned(), expected }) }
     }
@@ -131,13 +177,24 @@ impl Verifier {
             let bytes = STANDARD.decode(signature).map_err(|_| NoteError::Form)?;
             let (id, signature) = bytes.split_first_chunk().ok_or(NoteError::Form)?;
             if name == self.name && *id == self.id {
-                let key = UnparsedPublicKey::new(&ED25519, &self.public);
-                let forged = |_| NoteError::Forged(self.short());
-                key.verify(text.as_bytes(), signature).map_err(forged)?;
+                if !self.has_signed(text, signature) {
+                    return Err(NoteError::Forged(self.short()));
+                }
                 is_signed = true;
             }
         }
         if is_signed { Ok(text) } else { Err(NoteError::Unsigned(self.short())) }
+    }
+
+    fn has_signed(&self, text: &str, signature: &[u8]) -> bool {
+        let key = UnparsedPublicKey::new(&ED25519, &self.public);
+        match self.kind {
+            Kind::Plain => key.verify(text.as_bytes(), signature).is_ok(),
+            Kind::Cosignature => signature.split_first_chunk().is_some_and(|(time, signature)| {
+                let signed = format!("cosignature/v1\ntime {}\n{text}", u64::from_be_bytes(*time));
+                key.verify(signed.as_bytes(), signature).is_ok()
+            }),
+        }
     }
 
     /// Name and ID.
@@ -148,7 +205,7 @@ impl Verifier {
 
 impl fmt::Display for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = [&[ED25519_TYPE], &self.public[..]].concat();
+        let key = [&[self.kind as u8], &self.public[..]].concat();
         write!(f, "{}+{}", self.short(), STANDARD.encode(key))
     }
 }
@@ -199,6 +256,25 @@ mod tests {
         let (text, _) = split(NOTE).unwrap();
         assert_eq!(signer().sign(text), NOTE);
         assert_eq!(Verifier::parse(KEY).unwrap().open(NOTE), Ok(text));
+    }
+
+    /// Key and cosigned note, made by `formats/note` of transparency-dev.
+    const WITNESS: &str = "witness.example/w1+24b5d9fe+BP0XJDhaoMdbZPt4zWAvodmR/ev3axPFjtcC6sg16fYY";
+    const COSIGNED: &str = "shop.example/log\n3\nf+7CoKgXKE/tNys9TTXcr/ad6U/K3xvznmzew9y6SP0=\n\n\
+        \u{2014} witness.example/w1 \
+        JLXZ/gAAAABrCKpuKlZOW9S/DwNipV2F9YvQ8yfw96914Ek6uAqVEMu3UNfZ2fXg9rjHgXcQtom+3VVWNznkMJQE7fCwzS4Ac1A1DA==\n";
+
+    #[test]
+    fn a_cosignature_is_one_of_its_time_and_text() {
+        let key = Verifier::parse_witness(WITNESS).unwrap();
+        assert_eq!(key.to_string(), WITNESS);
+        assert_eq!(key.open(COSIGNED).map(|text| text.lines().count()), Ok(3));
+        for (from, to) in [("log\n3", "log\n4"), ("AAAABrCKpu", "AAAABrCKpv")] {
+            let changed = COSIGNED.replace(from, to);
+            assert!(matches!(key.open(&changed), Err(NoteError::Forged(_))), "{from}");
+        }
+        assert!(matches!(Verifier::parse(WITNESS), Err(NoteError::Kind { .. })));
+        assert!(matches!(Verifier::parse_witness(KEY), Err(NoteError::Kind { .. })));
     }
 
     #[test]

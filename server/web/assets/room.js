@@ -1,7 +1,8 @@
 // Parts of a page as they change, by one event stream. A hidden page lets go of it.
 
-/** Waits after a refusal, in milliseconds: to ask why, and if too many pages are live or the server stops. */
+/** Waits in milliseconds: after a refusal to ask why, and until a form may be sent again. */
 const PAUSE = 1000;
+/** After a refusal, if too many pages are live or the server stops. */
 const REFUSED_WAIT = 30_000;
 
 /** Time in which a tap becomes a click. */
@@ -100,6 +101,15 @@ async function again() {
   if (reply?.status === 401) location.reload();
   else wait = setTimeout(follow, REFUSED_WAIT);
 }
+
+// A double click sends once: the second of two requests for a file would end the first, and get none.
+document.addEventListener("submit", event => {
+  if (!(event.target instanceof HTMLFormElement)) return;
+  const { dataset } = event.target;
+  if (dataset.sent) event.preventDefault();
+  dataset.sent = "yes";
+  setTimeout(() => delete dataset.sent, PAUSE);
+});
 
 for (const left of ["focusout", "pointerout"]) {
   document.addEventListener(left, () => { if (held.size > 0) setTimeout(release, TAP); });

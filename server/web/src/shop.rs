@@ -150,6 +150,8 @@ impl Shop {
             | Fault::Stopped(_)
             | Fault::ImportStopped { .. }
             | Fault::PriceChanged(_)
+            | Fault::NoRoom { .. }
+            | Fault::LostEnd { .. }
             | Fault::AnswerBytes { .. } => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "failed",

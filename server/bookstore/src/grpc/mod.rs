@@ -32,11 +32,12 @@ pub fn code(fault: &Fault) -> Code {
     match fault {
         Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
         Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
-        Fault::PriceChanged(_) => Code::FailedPrecondition,
+        Fault::PriceChanged(_) | Fault::NoRoom { .. } => Code::FailedPrecondition,
         Fault::Unsupported(_) => Code::Unimplemented,
         Fault::Late => Code::DeadlineExceeded,
         Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
         Fault::ImportStopped { cause, .. } => code(cause),
+        Fault::LostEnd { .. } => Code::DataLoss,
         Fault::Failed(_) => Code::Internal,
         Fault::OutcomeUnknown => Code::Unknown,
     }

@@ -260,14 +260,14 @@ impl BookStore for ShopService {
 
     async fn reserve(&self, request: Request<ReserveRequest>) -> Result<Response<ReservationReply>, Status> {
         let deadline = request.deadline().map(Into::into);
-        let owner = owner_of(&request);
+        let (owner, client) = (owner_of(&request), request.client());
         let ReserveRequest { id, quantity, idempotency_key, seconds } = request.into_inner();
         let (key, quantity) = (reservation_key(&idempotency_key, owner)?, quantity.unwrap_or(1));
         let Some(book) = BookId::new(id) else {
             self.store.quantity(quantity)?;
             return Ok(Response::new(no_reservation(ReservationOutcome::NoSuchBook, no_such_book(id))));
         };
-        let held = self.store.hold(book, quantity, key, seconds, deadline).await?;
+        let held = self.store.hold(book, quantity, key, seconds, &client, deadline).await?;
         Ok(Response::new(reservation(&held, HoldState::Held)))
     }
 

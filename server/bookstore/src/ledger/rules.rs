@@ -10,8 +10,8 @@ use commit::Pending;
 
 use crate::{
     domain::{
-        Actor, BookId, Entry, EntryKind, Hold, HoldEnd, HoldState, IdempotencyKey, NewBook, PriceChange, Purchase,
-        Raised, Receipt, Reservation, Restocked, STOCK_MAX, Verdict,
+        Actor, BookId, Entry, EntryKind, Hold, HoldEnd, HoldState, Holder, IdempotencyKey, NewBook, PriceChange,
+        Purchase, Raised, Receipt, Reservation, Restocked, STOCK_MAX, Verdict,
     },
     fault::{Fault, Limit},
     money::Cents,
@@ -120,22 +120,39 @@ pub(super) struct Rules<'f> {
     new_keys: HashMap<IdempotencyKey, usize>,
     /// Entries that end the reservations with these keys.
     new_ends: HashMap<IdempotencyKey, usize>,
+    holders: Vec<Holder>,
     ended: Vec<Entry>,
     repeats: bool,
 }
 
 /// A book's state after the transaction.
 struct Draft {
-    before: (u32, Cents),
+    before: BookFacts,
     stock: u32,
     price: Cents,
     listed: bool,
+    held: u32,
 }
 
 impl Draft {
-    const fn of(BookFacts { stock, price, listed }: BookFacts) -> Self {
-        Self { before: (stock, price), stock, price, listed }
+    const fn of(before: BookFacts) -> Self {
+        let BookFacts { stock, price, listed, held } = before;
+        Self { before, stock, price, listed, held }
     }
+}
+
+/// Largest stock of a book of which `held` copies are held: there is room for them when they are given back.
+const fn room(held: u32) -> u32 {
+    STOCK_MAX.saturating_sub(held)
+}
+
+/// Refuses copies that would not fit into a book beside those that are held.
+fn check_room(field: &'static str, id: BookId, copies: u32, held: u32) -> Result<(), Fault> {
+    if copies <= room(held) {
+        return Ok(());
+    }
+    let want = format!("at most {}, because reservations hold {held} copies of book {id}", room(held));
+    Err(Fault::invalid(field, copies, want))
 }
 
 impl<'f> Rules<'f> {
@@ -144,10 +161,12 @@ impl<'f> Rules<'f> {
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let (drafts, puts) = (BTreeMap::new(), BTreeMap::new());
         let (new_keys, new_ends) = (HashMap::new(), HashMap::new());
-        let (entries, ended) = (Vec::new(), Vec::new());
-        let mut rules = Self { facts, time_ms, drafts, puts, entries, new_keys, new_ends, ended, repeats: false };
+        let (entries, holders, ended) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rules =
+            Self { facts, time_ms, drafts, puts, entries, new_keys, new_ends, holders, ended, repeats: false };
         for reserved in rules.facts.take_overdue() {
-            rules.end(&reserved, EntryKind::Released, true);
+            // Copies that do not fit into the book stay held.
+            let _ = rules.end(&reserved, EntryKind::Released, true);
         }
         rules
     }
@@ -180,7 +199,7 @@ impl<'f> Rules<'f> {
             Job::EndHold(end) => Some(self.end_hold(end).map(Decision::Reservation)),
             Job::SetPrice(book, price, actor) => Some(Ok(Decision::Price(self.set_price(*book, *price, actor)))),
             Job::RestockBook(book, amount, actor) => {
-                Some(Ok(Decision::Raised(self.restock_book(*book, *amount, actor))))
+                Some(self.restock_book(*book, *amount, actor).map(Decision::Raised))
             }
             Job::Restock(..) | Job::Write(..) => None,
         }
@@ -236,10 +255,10 @@ impl<'f> Rules<'f> {
     /// Holds all copies or none. A refusal is not logged, so that the same key may try again.
     fn hold(&mut self, wish: &Hold) -> Result<Reservation, Fault> {
         if let Some(earlier) = self.with_key(&wish.key) {
-            self.check_end(&wish.key)?;
+            self.check_end(&earlier)?;
             let is_repeated = earlier.kind == EntryKind::Reserved
                 && (earlier.book, earlier.quantity) == (wish.book, Some(wish.quantity));
-            return if is_repeated { Ok(self.repeat(&earlier)) } else { Err(key_reused(&earlier)) };
+            return if is_repeated { self.repeat(&earlier) } else { Err(key_reused(&earlier)) };
         }
         let before = self.draft(wish.book).filter(|draft| draft.listed).map(|draft| draft.stock);
         let refused = match before {
@@ -251,13 +270,13 @@ impl<'f> Rules<'f> {
             let held = Some((wish.book, wish.quantity, 0));
             return Ok(Reservation { stock_left: before, held, ..self.without(state) });
         }
-        if !self.facts.take_hold(wish.key.owner()) {
+        if !self.facts.take_hold(wish.holder) {
             return Err(Fault::Limit { limit: Limit::Reservations, at: self.facts.holds_max() });
         }
         let before = before.unwrap_or_default();
         let after = before - wish.quantity;
         if let Some(draft) = self.draft(wish.book) {
-            draft.stock = after;
+            (draft.stock, draft.held) = (after, draft.held.saturating_add(wish.quantity));
         }
         let now_ms = self.facts.holds_ms();
         let entry = self.log(wish.book, EntryKind::Reserved, Some(before.into()), Some(after.into()));
@@ -265,6 +284,7 @@ impl<'f> Rules<'f> {
         entry.until_ms = Some(now_ms.saturating_add(i64::from(wish.seconds).saturating_mul(1000)));
         let entry = entry.clone();
         self.new_keys.insert(wish.key, self.entries.len() - 1);
+        self.holders.push(wish.holder);
         Ok(Reservation { replayed: false, ..self.state_of(&entry, None) })
     }
 
@@ -272,9 +292,9 @@ impl<'f> Rules<'f> {
     fn end_hold(&mut self, wish: &HoldEnd) -> Result<Reservation, Fault> {
         let reserved = self.with_key(&wish.key).filter(|earlier| earlier.kind == EntryKind::Reserved);
         let Some(reserved) = reserved else { return Ok(self.without(HoldState::NoSuchReservation)) };
-        self.check_end(&wish.key)?;
+        self.check_end(&reserved)?;
         if self.end_of(&wish.key).is_some() || reserved.until_ms <= Some(self.facts.holds_ms()) {
-            return Ok(self.repeat(&reserved));
+            return self.repeat(&reserved);
         }
         if wish.confirms && self.draft(reserved.book).is_none() {
             // Another program removed it, and its price with it.
@@ -282,50 +302,49 @@ impl<'f> Rules<'f> {
             return Ok(Reservation { held, ..self.without(HoldState::NoSuchBook) });
         }
         let kind = if wish.confirms { EntryKind::Purchase } else { EntryKind::Released };
-        let end = self.end(&reserved, kind, false);
+        let end = self.end(&reserved, kind, false)?;
         Ok(Reservation { replayed: false, ..self.state_of(&reserved, Some(&end)) })
     }
 
     /// Refuses a reservation whose end was lost, so that its copies are not given back or sold again.
-    fn check_end(&self, key: &IdempotencyKey) -> Result<(), Fault> {
-        if !self.facts.has_lost_end(key) {
-            return Ok(());
-        }
-        let reason =
-            "the log lacks the end of this reservation, which is not open; the operator can run `quire verify`";
-        Err(Fault::Failed(reason.to_owned()))
+    fn check_end(&self, reserved: &Entry) -> Result<(), Fault> {
+        let is_lost = reserved.key.is_some_and(|key| self.facts.has_lost_end(&key));
+        if is_lost { Err(Fault::LostEnd { number: reserved.number }) } else { Ok(()) }
     }
 
     /// The state that earlier requests, or time, led to.
-    fn repeat(&mut self, reserved: &Entry) -> Reservation {
+    fn repeat(&mut self, reserved: &Entry) -> Result<Reservation, Fault> {
         let end = reserved.key.and_then(|key| self.end_of(&key));
         if end.is_none() && reserved.until_ms <= Some(self.facts.holds_ms()) {
-            let end = self.end(reserved, EntryKind::Released, true);
-            return self.state_of(reserved, Some(&end));
+            let end = self.end(reserved, EntryKind::Released, true)?;
+            return Ok(self.state_of(reserved, Some(&end)));
         }
         self.repeats = true;
-        self.state_of(reserved, end.as_ref())
+        Ok(self.state_of(reserved, end.as_ref()))
     }
 
-    /// Logs the end of a reservation, which sells its copies or gives them back, perhaps because its time is over.
-    fn end(&mut self, reserved: &Entry, kind: EntryKind, is_over: bool) -> Entry {
-        let quantity = reserved.quantity.unwrap_or_default();
-        let stock = self.draft(reserved.book).map(|draft| {
+    /// Logs the end of a reservation, which sells its copies or gives them back, perhaps because its time is over. Fails if
+    /// another program raised the stock so far that they do not fit.
+    fn end(&mut self, reserved: &Entry, kind: EntryKind, is_over: bool) -> Result<Entry, Fault> {
+        let (book, quantity) = (reserved.book, reserved.quantity.unwrap_or_default());
+        let mut stock = None;
+        if let Some(draft) = self.draft(book) {
             let before = draft.stock;
             if kind == EntryKind::Released {
-                draft.stock = before.saturating_add(quantity).min(STOCK_MAX);
+                let after = before.checked_add(quantity).filter(|copies| *copies <= STOCK_MAX);
+                draft.stock = after.ok_or(Fault::NoRoom { book: book.get(), stock: before, copies: quantity })?;
             }
-            (before, draft.stock)
-        });
+            draft.held = draft.held.saturating_sub(quantity);
+            stock = Some((before, draft.stock));
+        }
         let (before, after) = (stock.map(|stock| stock.0.into()), stock.map(|stock| stock.1.into()));
         let entry = self.log(reserved.book, kind, before, after);
         (entry.quantity, entry.key) = (reserved.quantity, reserved.key);
         entry.until_ms = reserved.until_ms.filter(|_| is_over);
         let entry = entry.clone();
-        self.facts.return_hold(reserved.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default());
         self.ended.push(reserved.clone());
         self.new_ends.extend(reserved.key.map(|key| (key, self.entries.len() - 1)));
-        entry
+        Ok(entry)
     }
 
     /// The first entry with exactly this key.
@@ -374,10 +393,18 @@ impl<'f> Rules<'f> {
     }
 
     /// Raises a book's stock; `None` if the book does not exist.
-    fn restock_book(&mut self, id: BookId, amount: u32, actor: &Actor) -> Option<Raised> {
+    fn restock_book(&mut self, id: BookId, amount: u32, actor: &Actor) -> Result<Option<Raised>, Fault> {
+        if let Some(draft) = self.draft(id) {
+            check_room("amount", id, amount, draft.held)?;
+        }
+        Ok(self.raise(id, amount, actor))
+    }
+
+    /// Raises a book's stock to `amount`, or as far as the held copies leave room.
+    fn raise(&mut self, id: BookId, amount: u32, actor: &Actor) -> Option<Raised> {
         let draft = self.draft(id)?;
         let before = draft.stock;
-        let after = before.max(amount);
+        let after = before.max(amount.min(room(draft.held)));
         draft.stock = after;
         let number =
             (after > before).then(|| self.log_by(actor, id, EntryKind::Restock, (before.into(), after.into())));
@@ -388,12 +415,12 @@ impl<'f> Rules<'f> {
     /// may be more.
     pub(super) fn raise_below(&mut self, amount: u32, actor: &Actor) -> (usize, Option<BookId>) {
         let (books, after) = self.facts.below();
-        let raised = books.into_iter().filter_map(|id| self.restock_book(id, amount, actor)?.number).count();
+        let raised = books.into_iter().filter_map(|id| self.raise(id, amount, actor)?.number).count();
         (raised, after)
     }
 
     /// Carries out a write of a whole book.
-    pub(super) fn write(&mut self, write: &Write, actor: &Actor) -> Written {
+    pub(super) fn write(&mut self, write: &Write, actor: &Actor) -> Result<Written, Fault> {
         let (before, after) = match write {
             Write::Add(book) => {
                 let before = self.current(book.id);
@@ -403,11 +430,11 @@ impl<'f> Rules<'f> {
             Write::AddNext(book) => {
                 let drafted = self.puts.last_key_value().map(|(id, _)| *id);
                 let highest = self.facts.highest().max(drafted);
-                let Some(id) = highest.map_or(BookId::new(1), BookId::next) else { return Written::default() };
+                let Some(id) = highest.map_or(BookId::new(1), BookId::next) else { return Ok(Written::default()) };
                 (None, NewBook { id, ..book.clone() })
             }
             Write::Edit(id, change) => {
-                let Some(before) = self.current(*id) else { return Written::default() };
+                let Some(before) = self.current(*id) else { return Ok(Written::default()) };
                 let after = change.of(&before);
                 (Some(before), after)
             }
@@ -417,12 +444,15 @@ impl<'f> Rules<'f> {
                 (before, NewBook { listed, ..book.clone() })
             }
         };
+        if before.as_ref().is_none_or(|before| before.stock != after.stock) {
+            check_room("stock", after.id, after.stock, self.facts.held(after.id))?;
+        }
         let number = self.log_difference(before.as_ref(), &after, actor);
         if number.is_some() {
             let first = self.puts.remove(&after.id).map_or_else(|| before.clone(), |(first, _)| first);
             self.puts.insert(after.id, (first, after.clone()));
         }
-        Written { before, after: Some(after), number }
+        Ok(Written { before, after: Some(after), number })
     }
 
     /// A book after the writes so far.
@@ -458,17 +488,18 @@ impl<'f> Rules<'f> {
     /// The decided changes.
     pub(super) fn into_changes(self) -> Changes {
         let books = self.drafts.into_iter().filter_map(|(id, draft)| Some((id, draft?)));
-        let changed = books.filter(|(_, draft)| (draft.stock, draft.price) != draft.before);
-        let change = |(id, draft): (_, Draft)| BookChange {
-            id,
-            stock: (draft.before.0, draft.stock),
-            price_cents: (draft.before.1.get(), draft.price.get()),
+        let change = |(id, Draft { before, stock, price, held, .. }): (_, Draft)| {
+            let is_same = (stock, price, held) == (before.stock, before.price, before.held);
+            let (stock, held) = ((before.stock, stock), (before.held, held));
+            (!is_same).then_some(BookChange { id, stock, price_cents: (before.price.get(), price.get()), held })
         };
-        let puts = self.puts.into_values().map(|(before, after)| BookPut { before, after }).collect();
+        let put = |(before, after): (_, NewBook)| BookPut { held: self.facts.held(after.id), before, after };
+        let puts = self.puts.into_values().map(put).collect();
         Changes {
-            books: changed.map(change).collect(),
+            books: books.filter_map(change).collect(),
             puts,
             entries: self.entries,
+            holders: self.holders,
             ended: self.ended,
             repeats: self.repeats,
         }

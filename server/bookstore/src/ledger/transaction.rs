@@ -17,8 +17,8 @@ pub(super) struct Sale {
     pub(super) jobs: Vec<PendingJob>,
     /// Result of each job; `None` if its caller gave up.
     pub(super) results: Vec<Option<JobResult>>,
-    /// Jobs for books that stayed locked.
-    pub(super) locked: Vec<PendingJob>,
+    /// Jobs for books that stayed locked, with these.
+    pub(super) locked: Vec<(BookId, PendingJob)>,
     /// True to wait for books that others have locked.
     waits: bool,
     /// True to take more jobs along that arrive during such a wait.
@@ -73,13 +73,23 @@ impl Sale {
             return None;
         }
         batches.extend(&mut self.jobs);
+        // Their books are not known yet.
+        let is_later = |pending: &mut PendingJob| matches!(pending.job, Job::EndHold(..));
+        batches.put_back(self.jobs.extract_if(before.., is_later).collect());
         self.jobs.get(before..).filter(|taken| !taken.is_empty()).map(|taken| wanted(taken, false))
     }
 
     /// Removes the jobs for books that are locked; those that came along go back to the queue.
     fn set_aside(&mut self, facts: &Facts, batches: &Batches<'_, impl Worker<Job = Job, Answer = JobResult>>) {
-        let is_locked = |pending: &mut PendingJob| pending.job.book().is_some_and(|book| facts.is_locked(book));
-        self.locked.extend(self.jobs.extract_if(.., is_locked));
+        let book = |job: &Job| match job {
+            Job::EndHold(end) => facts.with_key(&end.key).map(|reserved| reserved.book),
+            job => job.book(),
+        };
+        let is_locked = |pending: &mut PendingJob| book(&pending.job).is_some_and(|book| facts.is_locked(book));
+        if facts.has_locked() {
+            let locked = self.jobs.extract_if(.., is_locked);
+            self.locked.extend(locked.filter_map(|pending| Some((book(&pending.job)?, pending))));
+        }
         let is_left_out = |job: &Job| job.book().is_some_and(|book| facts.is_left_out(book));
         let is_later = |pending: &mut PendingJob| !pending.job.is_shared() || is_left_out(&pending.job);
         batches.put_back(self.jobs.extract_if(.., is_later).collect());
@@ -117,10 +127,11 @@ pub(super) fn write_books(
     until_first(|| {
         let mut facts = transaction.read(&wanted_to_write(writes))?;
         let mut rules = Rules::new(&mut facts);
-        *written = writes.iter().map(|write| rules.write(write, actor)).collect();
-        let changes = rules.into_changes();
+        let decided: Result<Vec<_>, _> = writes.iter().map(|write| rules.write(write, actor)).collect();
+        let changes = decided.as_ref().map(|_| rules.into_changes()).unwrap_or_default();
         transaction.commit(&changes)?;
         transaction.publish(&changes);
+        *written = decided.map_err(TransactionError::Refused)?;
         Ok(())
     })
 }
@@ -146,7 +157,7 @@ pub(super) fn count<'r>(metrics: &Metrics, results: impl Iterator<Item = &'r Job
 
 /// The facts needed to decide these jobs.
 fn wanted(jobs: &[PendingJob], waits: bool) -> Wanted {
-    let (mut books, mut keys) = (BTreeSet::new(), Vec::new());
+    let (mut books, mut keys, mut ends, mut holders) = (BTreeSet::new(), Vec::new(), Vec::new(), Vec::new());
     for pending in jobs {
         match &pending.job {
             Job::Purchase(purchase) => {
@@ -156,15 +167,19 @@ fn wanted(jobs: &[PendingJob], waits: bool) -> Wanted {
             Job::Hold(hold) => {
                 books.insert(hold.book);
                 keys.push(hold.key);
+                holders.push(hold.holder);
             }
-            Job::EndHold(end) => keys.push(end.key),
+            Job::EndHold(end) => {
+                keys.push(end.key);
+                ends.push(end.key);
+            }
             Job::SetPrice(book, ..) | Job::RestockBook(book, ..) => {
                 books.insert(*book);
             }
             Job::Restock(..) | Job::Write(..) => {}
         }
     }
-    Wanted::Named { books, keys, entries: jobs.len(), waits }
+    Wanted::Named { books, keys, ends, holders, entries: jobs.len(), waits }
 }
 
 /// Most log entries of a [`Write`]: stock, price, text, and listed or not.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use commit::{Batches, Worker};
+use commit::{Batches, OnTaken, Worker};
 
 use super::{
     rules::{Decision, Job, JobResult, PendingJob},
@@ -123,6 +123,10 @@ impl Worker for LedgerWorker {
             Job::EndHold(end) => end.deadline,
             Job::SetPrice(..) | Job::RestockBook(..) | Job::Restock(..) | Job::Write(..) => None,
         }
+    }
+
+    fn on_taken(&self) -> OnTaken {
+        self.shared.metrics.on_taken()
     }
 }
 
@@ -246,8 +250,8 @@ impl Serving<'_> {
         }
         self.count_aside();
         let is_locked = |pending: &mut PendingJob| pending.job.book().is_some_and(|book| self.locked.has(book));
-        let locked: Vec<PendingJob> = batch.extract_if(.., is_locked).collect();
-        self.keep_aside(locked, batches);
+        let locked = batch.extract_if(.., is_locked).filter_map(|pending| Some((pending.job.book()?, pending)));
+        self.keep_aside(locked.collect(), batches);
         if !batch.is_empty() {
             self.has_sold = true;
             self.sell(batch, true, batches)?;
@@ -274,7 +278,7 @@ impl Serving<'_> {
         let mut sale = Sale::new(jobs, waits, self.shared.store.locks_books());
         let done = sale.carry_out(&mut *self.connection, batches, &self.shared.metrics);
         let Sale { jobs, results, locked: aside, .. } = sale;
-        let locked = aside.iter().filter_map(|pending| pending.job.book()).collect();
+        let locked = aside.iter().map(|(book, _)| *book).collect();
         self.keep_aside(aside, batches);
         match done {
             Ok(()) => Ok(locked),
@@ -288,11 +292,12 @@ impl Serving<'_> {
     }
 
     /// Keeps jobs for locked books aside, up to the limit, and refuses the others.
-    fn keep_aside(&mut self, jobs: Vec<PendingJob>, batches: &mut Batches<'_, LedgerWorker>) {
-        for job in jobs {
-            match job.job.book().filter(|_| self.locked.len() < self.shared.settings.limits.purchases_queued) {
-                Some(book) => self.locked.add(book, job),
-                None => batches.answer(job, Err(Fault::Unavailable(Unavailable::BookLocked))),
+    fn keep_aside(&mut self, jobs: Vec<(BookId, PendingJob)>, batches: &mut Batches<'_, LedgerWorker>) {
+        for (book, job) in jobs {
+            if self.locked.len() < self.shared.settings.limits.purchases_queued {
+                self.locked.add(book, job);
+            } else {
+                batches.answer(job, Err(Fault::Unavailable(Unavailable::BookLocked)));
             }
         }
     }

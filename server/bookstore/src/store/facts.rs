@@ -10,7 +10,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
+    domain::{BookId, Entry, Holder, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
@@ -21,6 +21,10 @@ pub(crate) enum Wanted {
     Named {
         books: BTreeSet<BookId>,
         keys: Vec<IdempotencyKey>,
+        /// Those of `keys` whose reservations may end.
+        ends: Vec<IdempotencyKey>,
+        /// Clients that may begin reservations.
+        holders: Vec<Holder>,
         /// Most log entries that may result.
         entries: usize,
         /// True to wait for books that others have locked before they are left out.
@@ -43,6 +47,8 @@ pub(crate) struct BookFacts {
     pub stock: u32,
     pub price: Cents,
     pub listed: bool,
+    /// Copies that reservations hold, beside the stock.
+    pub held: u32,
 }
 
 /// The store's state inside a transaction.
@@ -50,8 +56,10 @@ pub(crate) struct BookFacts {
 pub(crate) struct Facts {
     /// Without books that do not exist.
     pub(super) books: FxHashMap<BookId, BookFacts>,
-    /// The books of [`Wanted::Whole`], and the highest id.
+    /// The books of [`Wanted::Whole`], and the highest id that a book or a reservation has.
     pub(super) whole: (HashMap<BookId, NewBook>, Option<BookId>),
+    /// Copies held of these books, also of those that do not exist; of most none are.
+    pub(super) held: HashMap<BookId, u32>,
     /// Earlier entries with the wanted keys.
     pub(super) earlier: HashMap<IdempotencyKey, Entry>,
     /// Entries that ended reservations of `earlier`.
@@ -64,10 +72,10 @@ pub(crate) struct Facts {
     pub(super) lost_ends: HashSet<IdempotencyKey>,
     /// Limit of open reservations.
     pub(super) holds_max: usize,
-    /// Reservations that may still begin; negative if more are open than may be.
-    pub(super) holds_left: isize,
-    /// The same for each of these owners of keys.
-    pub(super) holds_left_to: HashMap<KeyOwner, isize>,
+    /// Reservations that may still begin, beside those that are open and not overdue.
+    pub(super) holds_left: usize,
+    /// The same for each of the wanted holders.
+    pub(super) holds_left_to: HashMap<Holder, usize>,
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
     pub(super) below: (Vec<BookId>, Option<BookId>),
     pub(super) numbers: Numbers,
@@ -92,16 +100,28 @@ impl Facts {
     /// Adds facts that were wanted later than `first`.
     pub(super) fn add(&mut self, first: &Wanted, more: &Wanted, later: Self) {
         if let (Wanted::Named { books: first, .. }, Wanted::Named { books: more, .. }) = (first, more) {
-            let books = more.difference(first).copied().collect();
+            // The books of ending reservations were locked at first, though no job named them.
+            let books = more.difference(first).filter(|id| !self.books.contains_key(id)).copied().collect();
             self.further = Some(Further { books, numbers: later.numbers });
             self.books.extend(later.books);
             self.earlier.extend(later.earlier);
+            self.ends.extend(later.ends);
+            self.lost_ends.extend(later.lost_ends);
+            self.holds_left = self.holds_left.max(later.holds_left);
+            for (holder, left) in later.holds_left_to {
+                self.holds_left_to.entry(holder).or_insert(left);
+            }
         }
     }
 
     /// True if a book that was wanted later is locked elsewhere, so that nothing can be decided about it.
     pub(crate) fn is_left_out(&self, id: BookId) -> bool {
         self.further.as_ref().is_some_and(|further| further.books.contains(&id)) && !self.books.contains_key(&id)
+    }
+
+    /// True if there are such books.
+    pub(crate) fn has_locked(&self) -> bool {
+        !self.locked.is_empty()
     }
 
     /// True if another transaction has locked a book for longer than this one waits.
@@ -114,7 +134,12 @@ impl Facts {
         self.whole.0.get(&id)
     }
 
-    /// The highest id, if wanted.
+    /// Copies held of a book of [`Wanted::Whole`], which need not exist.
+    pub(crate) fn held(&self, id: BookId) -> u32 {
+        self.held.get(&id).copied().unwrap_or_default()
+    }
+
+    /// The highest id that a book or a reservation has, if wanted.
     pub(crate) const fn highest(&self) -> Option<BookId> {
         self.whole.1
     }
@@ -159,25 +184,14 @@ impl Facts {
         u64::try_from(self.holds_max).unwrap_or(u64::MAX)
     }
 
-    /// Takes one of the reservations that this owner of keys may still have; false if none is left.
-    pub(crate) fn take_hold(&mut self, owner: KeyOwner) -> bool {
-        let left_to = self.holds_left_to.get_mut(&owner);
-        if self.holds_left <= 0 || left_to.as_ref().is_some_and(|left| **left <= 0) {
-            return false;
+    /// Takes one of the reservations that this holder may still begin; false if none is left.
+    pub(crate) fn take_hold(&mut self, holder: Holder) -> bool {
+        let left_to = self.holds_left_to.entry(holder).or_default();
+        let is_left = self.holds_left > 0 && *left_to > 0;
+        if is_left {
+            (self.holds_left, *left_to) = (self.holds_left - 1, *left_to - 1);
         }
-        self.holds_left -= 1;
-        if let Some(left) = left_to {
-            *left -= 1;
-        }
-        true
-    }
-
-    /// Returns one, of a reservation that has ended.
-    pub(crate) fn return_hold(&mut self, owner: KeyOwner) {
-        self.holds_left += 1;
-        if let Some(left) = self.holds_left_to.get_mut(&owner) {
-            *left += 1;
-        }
+        is_left
     }
 
     /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
@@ -185,7 +199,8 @@ impl Facts {
         self.below.clone()
     }
 
-    /// A number for a log entry of this book, above those of all its earlier entries.
+    /// A number for a log entry of this book, above those of all its earlier entries; 0, which no transaction commits, if
+    /// too few were drawn.
     pub(crate) fn next_number(&mut self, id: BookId) -> i64 {
         let number = match &mut self.further {
             Some(further) if further.books.contains(&id) => further.numbers.next(),
@@ -206,11 +221,12 @@ mod tests {
     }
 
     fn wanted(books: impl IntoIterator<Item = i32>) -> Wanted {
-        Wanted::Named { books: books.into_iter().map(id).collect(), keys: Vec::new(), entries: 2, waits: true }
+        let books = books.into_iter().map(id).collect();
+        Wanted::Named { books, keys: Vec::new(), ends: Vec::new(), holders: Vec::new(), entries: 2, waits: true }
     }
 
     fn facts(books: impl IntoIterator<Item = i32>, numbers: RangeInclusive<i64>) -> Facts {
-        let book = BookFacts { stock: 1, price: Cents::new(1).expect("a valid price"), listed: true };
+        let book = BookFacts { stock: 1, price: Cents::new(1).expect("a valid price"), listed: true, held: 0 };
         let books = books.into_iter().map(|number| (id(number), book)).collect();
         Facts { books, numbers: vec![numbers].into_iter().flatten(), ..Facts::default() }
     }
@@ -222,5 +238,12 @@ mod tests {
         facts_read.add(&wanted([1, 2]), &wanted([1, 2, 3, 4]), facts([1, 3], 20..=21));
         assert_eq!([1, 2, 3, 4].map(|book| facts_read.is_left_out(id(book))), [false, false, false, true]);
         assert_eq!([1, 3, 2, 1].map(|book| facts_read.next_number(id(book))), [10, 20, 11, 21]);
+    }
+
+    #[test]
+    fn a_book_that_was_locked_at_first_without_a_job_of_its_own_has_the_first_numbers_too() {
+        let mut facts_read = facts([1, 7], 10..=12);
+        facts_read.add(&wanted([1]), &wanted([1, 7]), facts([7], 20..=20));
+        assert_eq!([7, 7, 7, 7].map(|book| facts_read.next_number(id(book))), [10, 11, 12, 20]);
     }
 }

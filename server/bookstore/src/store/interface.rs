@@ -3,14 +3,15 @@
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
-use tlog::{EntryProof, Tile, Verifier};
+use tlog::{EntryProof, Hash, Tile, Verifier};
 use tokio::sync::watch;
 
 use super::facts::{Facts, Wanted};
 use crate::{
     catalogue::{Book, Books},
-    domain::{BookId, Entry, EntryKind, LogFilter, NewBook, SalesQuery, Sold},
+    domain::{BookId, Entry, EntryKind, Holder, LogFilter, NewBook, SalesQuery, Sold},
     fault::{Fault, Unavailable},
+    witness::{Cosigned, Head},
 };
 
 /// Result of a read that may wait for the database.
@@ -79,11 +80,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// True if it can hold copies for reservations.
-    fn has_reservations(&self) -> bool {
-        false
-    }
-
     /// Its name in messages to operators; without a password.
     fn name(&self) -> String;
 
@@ -97,6 +93,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Greatest age of the readers' data, if the store can be unreachable while they read.
     fn age(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Number of the store's replicas, if it can have any and shows them.
+    fn replicas(&self) -> Option<u64> {
         None
     }
 
@@ -122,8 +123,8 @@ pub(crate) trait SignedLog: fmt::Debug + Send + Sync {
     /// The public key.
     fn key(&self) -> ReadFuture<'_, Verifier>;
 
-    /// The newest size and root, as a signed note.
-    fn checkpoint(&self) -> ReadFuture<'_, String>;
+    /// The newest size and root, signed.
+    fn head(&self) -> ReadFuture<'_, Head>;
 
     /// The hashes of a tile; `None` if the tree does not have all of them.
     fn tile(&self, tile: Tile) -> ReadFuture<'_, Option<Vec<u8>>>;
@@ -131,8 +132,13 @@ pub(crate) trait SignedLog: fmt::Debug + Send + Sync {
     /// The entries of a tile of level 0, each after its length in two bytes; `None` as for [`Self::tile`].
     fn entries(&self, tile: Tile) -> ReadFuture<'_, Option<Vec<u8>>>;
 
-    /// The proof that the newest checkpoint covers the entry with this number; `None` if it does not.
-    fn proof(&self, number: i64) -> ReadFuture<'_, Option<EntryProof>>;
+    /// The proof that a checkpoint covers the entry with this number; `None` if it does not. The checkpoint is the
+    /// cosigned one if that covers the entry, or else the newest.
+    fn proof(&self, number: i64, cosigned: Option<Cosigned>) -> ReadFuture<'_, Option<EntryProof>>;
+
+    /// The proof that the log of the first `new` entries, with this root, begins with the first `old`; `None` if the
+    /// log does not have so many.
+    fn consistency(&self, old: u64, new: u64, root: Hash) -> ReadFuture<'_, Option<Vec<Hash>>>;
 }
 
 /// The ledger's connection. If a call fails with [`Broken`], the connection is dropped.
@@ -148,9 +154,7 @@ pub(crate) trait LedgerConnection {
     fn settle(&mut self, transaction: &TransactionId) -> Result<Option<bool>, Broken>;
 
     /// True if a reservation's time is over and it still holds copies.
-    fn has_overdue_holds(&self) -> bool {
-        false
-    }
+    fn has_overdue_holds(&mut self) -> bool;
 
     /// Maintenance between transactions; called after each batch, and when none came for a while.
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken>;
@@ -175,19 +179,21 @@ pub(crate) trait LedgerTransaction {
     fn publish(&mut self, changes: &Changes);
 }
 
-/// Old and new stock and price of a book.
+/// Old and new stock, price and held copies of a book.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BookChange {
     pub id: BookId,
     pub stock: (u32, u32),
     pub price_cents: (i64, i64),
+    pub held: (u32, u32),
 }
 
-/// A whole book before, if it existed, and after.
+/// A whole book before, if it existed, and after, and the copies held of it.
 #[derive(Clone, Debug)]
 pub(crate) struct BookPut {
     pub before: Option<NewBook>,
     pub after: NewBook,
+    pub held: u32,
 }
 
 /// Writes of a transaction.
@@ -199,6 +205,8 @@ pub(crate) struct Changes {
     pub puts: Vec<BookPut>,
     /// Each book's in the order of numbers.
     pub entries: Vec<Entry>,
+    /// Holders of the reservations that begin, in the order of their entries.
+    pub holders: Vec<Holder>,
     /// The first entries of the reservations that end; some of them may begin here.
     pub ended: Vec<Entry>,
     /// An answer repeats the result of an earlier transaction, and must wait until that is as durable as this one.

@@ -28,17 +28,9 @@ pub enum MigrateError {
     /// The file is no store.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// `PostgreSQL` has no reservations.
-    #[error(
-        "the log of {path} has {count} reservations, which PostgreSQL does not support: nothing was copied; keep the file, or copy the \
-         books alone with `quire export` and `quire import`"
-    )]
-    Reservations {
-        /// The file.
-        path: PathBuf,
-        /// Reservations in its log.
-        count: i64,
-    },
+    /// An open reservation is not in the log.
+    #[error("the open reservations of {0} differ from its log: nothing was copied; run `quire verify`")]
+    Reservations(PathBuf),
     /// A program has the file open.
     #[error("{0} is in use: stop the servers that sell from it, and run this again")]
     Selling(PathBuf),
@@ -74,6 +66,63 @@ pub enum MigrateError {
     },
 }
 
+/// Contents of a file.
+#[derive(Debug)]
+pub struct Found {
+    /// In the file.
+    pub here: Sums,
+    /// The file's schema.
+    pub schema: i64,
+    /// True if a program has the file open.
+    pub is_in_use: bool,
+}
+
+/// Plan of a migration.
+#[derive(Debug)]
+pub struct Plan {
+    /// In the file.
+    pub here: Sums,
+    /// The file's schema.
+    pub schema: i64,
+    /// In the database; `None` if it has no tables.
+    pub there: Option<Sums>,
+    /// Reasons why it cannot be done.
+    pub problems: Vec<MigrateError>,
+}
+
+/// Reads a file. Changes nothing; servers may go on selling.
+pub fn look(source: &Path, settings: &Settings) -> Result<Found, MigrateError> {
+    // It keeps servers out until it is dropped here.
+    let (file, is_in_use) = Frozen::look(source, settings).map_err(|error| frozen(error, source))?;
+    let read = |reason| MigrateError::Read { path: source.to_owned(), reason };
+    Ok(Found { here: file.sums().map_err(read)?, schema: file.schema().map_err(read)?, is_in_use })
+}
+
+/// Reads what [`migrate`] would copy, and what is in its way. Changes nothing; servers may go on selling.
+pub fn plan_migration(source: &Path, url: &str, settings: &Settings) -> Result<Plan, MigrateError> {
+    let Found { here, schema, is_in_use } = look(source, settings)?;
+    let mut problems = Vec::new();
+    if is_in_use {
+        problems.push(MigrateError::Selling(source.to_owned()));
+    }
+    let there = Copier::look(url, settings).unwrap_or_else(|error| {
+        problems.push(error.into());
+        None
+    });
+    if let Some(there) = there.filter(|there| !there.is_empty() && *there != here) {
+        problems.push(MigrateError::Filled { there, here });
+    }
+    Ok(Plan { here, schema, there, problems })
+}
+
+fn frozen(error: FreezeError, source: &Path) -> MigrateError {
+    match error {
+        FreezeError::Absent(error) => error.into(),
+        FreezeError::Open(error) => error.into(),
+        FreezeError::InUse => MigrateError::Selling(source.to_owned()),
+    }
+}
+
 /// Copies the file at `source` into the database at `url`. `progress` gets the rows done and all rows.
 pub fn migrate(
     source: &Path,
@@ -81,16 +130,8 @@ pub fn migrate(
     settings: &Settings,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Migrated, MigrateError> {
-    let file = Frozen::open(source).map_err(|error| match error {
-        FreezeError::Absent(error) => error.into(),
-        FreezeError::Open(error) => error.into(),
-        FreezeError::InUse => MigrateError::Selling(source.to_owned()),
-    })?;
+    let file = Frozen::open(source).map_err(|error| frozen(error, source))?;
     let read = |reason| MigrateError::Read { path: source.to_owned(), reason };
-    let count = file.reservations().map_err(read)?;
-    if count > 0 {
-        return Err(MigrateError::Reservations { path: source.to_owned(), count });
-    }
     let here = file.sums().map_err(read)?;
     let copier = Copier::begin(url, settings)?;
     let there = copier.sums().map_err(MigrateError::Write)?;
@@ -122,6 +163,11 @@ pub fn migrate(
     });
     copied.map_err(read)?;
     entries.finish().map_err(|reason| MigrateError::Write(refused.take().unwrap_or(reason)))?;
+    let open = file.open_holds().map_err(read)?;
+    let held = copier.hold(&open).map_err(MigrateError::Write)?;
+    if usize::try_from(held) != Ok(open.len()) {
+        return Err(MigrateError::Reservations(source.to_owned()));
+    }
     let there = copier.sums().map_err(MigrateError::Write)?;
     if there != here {
         return Err(MigrateError::Differs { there, here });

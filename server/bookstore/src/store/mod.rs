@@ -26,7 +26,7 @@ pub(crate) use interface::{
     BookChange, BookPut, Broken, Changes, LedgerConnection, SignedLog, Store, TransactionError, TransactionId,
 };
 pub(crate) use leaf::Decoded;
-pub use migrate::{MigrateError, Migrated, migrate};
+pub use migrate::{Found, MigrateError, Migrated, Plan, look, migrate, plan_migration};
 pub use postgres::DatabaseError;
 pub(crate) use postgres::{Importer, open_shared};
 #[cfg(feature = "postgres")]

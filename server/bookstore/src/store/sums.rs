@@ -28,7 +28,8 @@ impl Sums {
             CAST(coalesce(sum(CASE WHEN kind = 2 THEN quantity END), 0) AS bigint) AS sold, \
             count(idempotency_key) AS keys FROM entry) e";
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// True without books and log.
+    pub fn is_empty(&self) -> bool {
         self.books == 0 && self.entries == 0
     }
 }

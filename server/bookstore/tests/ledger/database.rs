@@ -1,7 +1,14 @@
 //! Several servers share a database of `PostgreSQL`: each shows the others' commits, the log misses nothing, and a lost
 //! primary stops only purchases.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use bookstore::{
     Bookstore, Fault, Settings, Verdict,
@@ -84,7 +91,7 @@ fn only_roles_that_may_read_the_tables_can_announce_a_sale() {
     let store = shop.open(&Settings::default());
     let newest = shop.log(&store).last().expect("the sample catalogue").number;
     let announce = |channel: &str, number: i64, stock: u32| {
-        let payload = format!(r#"{{"numbers":[],"books":[[53477,{number},{stock},100]]}}"#);
+        let payload = format!(r#"{{"numbers":[],"books":[[53477,{number},{stock},100,0]]}}"#);
         shop.other_program(&format!("SELECT pg_notify({channel}, '{payload}')"));
     };
     announce("'quire_book'", newest + 2000, 5);
@@ -209,46 +216,83 @@ fn what_comes_while_a_book_is_waited_for_is_sold_in_the_same_transaction_but_for
 }
 
 #[test]
-fn a_database_of_the_first_release_is_taken_over_and_no_number_of_its_log_comes_twice() {
+fn no_one_waits_for_a_locked_book_whose_reservation_is_over() {
     let shop = Shop::of(Kind::Database);
-    close(&shop.open(&Settings::default()));
-    // As in the first release: each value of the sequence was one number, and the last one was used.
-    shop.other_program(
-        "ALTER SEQUENCE entry_number INCREMENT 1; ALTER TABLE quire_schema DROP news_channel; \
-         UPDATE book SET stock = 7 WHERE id = 53477; UPDATE book SET stock = 9 WHERE id = 53477; \
-         DROP TRIGGER book_changed ON book; ALTER TABLE book DROP listed; \
-         ALTER TABLE entry DROP actor; ALTER TABLE entry DROP key_owner; \
-         CREATE UNIQUE INDEX entry_key ON entry (idempotency_key) WHERE idempotency_key IS NOT NULL; \
-         UPDATE quire_schema SET version = 1",
-    );
-    let store = shop.open(&Settings::default());
-    for _ in 0..3 {
-        shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
-    }
-    shop.other_program("UPDATE book SET stock = 3 WHERE id = 53477");
-    let log = shop.log(&store);
-    let numbers: Vec<i64> = log.iter().map(|entry| entry.number).collect();
-    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
-    assert_eq!(log.last().map(|entry| entry.kind), Some(EntryKind::Adjusted), "the trigger was gone");
-    let looked = psql(&shop)
-        .run("SELECT version, increment_by FROM quire_schema, pg_sequences WHERE sequencename = 'entry_number';");
-    assert_eq!(looked, "5|32");
+    let now = Arc::new(AtomicI64::new(1_000_000));
+    let clock = Arc::clone(&now);
+    let patient = Settings {
+        lock_wait: TIMEOUT * 2,
+        database_timeout: TIMEOUT * 8,
+        clock: Some(Arc::new(move || clock.load(Ordering::Relaxed))),
+        ..Settings::default()
+    };
+    let store = shop.open(&patient);
+    let hold = |book, name: &str| {
+        let held = store.hold(id(book), 1, key(name), Some(60), &Client::Unknown, None);
+        shop.runtime.block_on(async { tokio::time::timeout(TIMEOUT, held).await }).expect("no wait").expect("held")
+    };
+    hold(53477, "over");
+    let mut other = psql(&shop);
+    other.run("BEGIN; UPDATE book SET stock = stock WHERE id = 53477;");
+    now.fetch_add(61_000, Ordering::Relaxed);
+    hold(12365, "next");
+    let held = "SELECT held FROM book WHERE id = 53477;";
+    assert_eq!(other.run(held).trim(), "1");
+    other.run("ROLLBACK;");
+    until(&shop, "its copy's return", || other.run(held).trim() == "0");
     close(&store);
 }
 
 #[test]
-fn a_database_of_the_fourth_schema_keeps_its_books_listed_and_logs_who_else_delists_them() {
-    let shop = Shop::of(Kind::Database);
-    close(&shop.open(&Settings::default()));
-    shop.other_program(
-        "ALTER TABLE book DROP listed; ALTER TABLE entry DROP actor; UPDATE quire_schema SET version = 4; \
-         CREATE OR REPLACE FUNCTION book_changed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
-    );
-    let store = shop.open(&Settings::default());
-    assert_eq!(store.books(), 4);
-    shop.other_program("UPDATE book SET listed = false WHERE id = 53477");
-    assert_eq!(shop.log(&store).last().map(|entry| entry.kind), Some(EntryKind::Delisted));
-    close(&store);
+fn a_database_of_every_earlier_schema_is_migrated_and_one_of_a_later_schema_is_refused() {
+    let version = |shop: &Shop| psql(shop).run("SELECT version FROM quire_schema;").parse::<usize>().expect("a number");
+    let newest = Shop::of(Kind::Database);
+    close(&newest.open(&Settings::default()));
+    for schema in 1..version(&newest) {
+        let shop = Shop::of(Kind::Database);
+        let dump = format!("{}/tests/fixtures/database-{schema}.sql", env!("CARGO_MANIFEST_DIR"));
+        shop.other_program(&fs::read_to_string(dump).expect("a dump of each schema"));
+        assert_eq!(version(&shop), schema);
+        let store = shop.open(&Settings::default());
+        assert_eq!(version(&shop), version(&newest));
+        let step = psql(&shop).run("SELECT increment_by FROM pg_sequences WHERE sequencename = 'entry_number';");
+        assert_eq!(step, "32", "numbers of a transaction");
+        let buy = |book, quantity, name| {
+            shop.runtime.block_on(store.buy(id(book), quantity, Some(key(name)), None)).expect("no fault")
+        };
+        for (book, quantity, name, verdict) in [
+            (53477, 3, "first", Verdict::Bought),
+            (53477, 2, "second", Verdict::Bought),
+            (12498, 1000, "all", Verdict::Bought),
+            (12498, 1, "late", Verdict::SoldOut),
+        ] {
+            let again = buy(book, quantity, name);
+            assert_eq!((again.replayed, again.verdict), (true, verdict), "{name} of schema {schema}");
+        }
+        for (book, copies, cents) in [(53477, 995, 5995), (12365, 995, 2999), (53573, 1000, 1234)] {
+            let book = shop.runtime.block_on(store.lookup(id(book))).expect("no fault").expect("a book");
+            assert_eq!((book.stock(), book.price().get()), (copies, cents), "{}", book.title());
+        }
+        let is_listed = shop.runtime.block_on(store.lookup(id(12498))).expect("no fault").is_some();
+        assert_eq!(is_listed, schema < 5, "delisted, where a release could do that");
+        assert_eq!(["next", "and next"].map(|name| buy(53477, 1, name).stock_left), [Some(994), Some(993)]);
+        shop.other_program(
+            "UPDATE book SET stock = 990, listed = false WHERE id = 53477; DROP TRIGGER book_changed ON book",
+        );
+        close(&store);
+        let store = shop.open(&Settings::default());
+        shop.other_program("UPDATE book SET listed = true WHERE id = 53477");
+        let log = shop.log(&store);
+        assert!(log.is_sorted_by(|one, next| one.number < next.number), "no number comes twice: {log:?}");
+        let kinds: Vec<_> = log[if schema < 5 { 12 } else { 13 }..].iter().map(|entry| entry.kind).collect();
+        let sales = [EntryKind::Purchase; 2];
+        let changes = [EntryKind::Adjusted, EntryKind::Delisted, EntryKind::Listed];
+        assert_eq!(kinds, [&sales[..], &changes].concat());
+        close(&store);
+    }
+    newest.other_program("UPDATE quire_schema SET version = version + 1");
+    let refused = newest.try_open(&Settings::default()).expect_err("of a later release").to_string();
+    assert!(refused.contains("use a newer quire, or restore a backup from before"), "{refused}");
 }
 
 #[test]
@@ -303,11 +347,12 @@ fn without_the_right_to_create_tables_the_start_prints_the_sql() {
     let guest = Shop::at(Some(url.replace("quire@", &format!("{role}@"))));
     let message = guest.try_open(&Settings::default()).expect_err("no right").to_string();
     let (reason, sql) = message.split_once('\n').expect("SQL after the message");
-    assert!(reason.contains("may not create tables") && !reason.contains("CREATE"), "{reason}");
+    assert!(reason.contains("may not create or change tables") && !reason.contains("CREATE"), "{reason}");
     let grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO";
     shop.other_program(&format!("{sql} {grants} {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role};"));
     guest.import("7,Title,topic,3,1.00\n");
     let store = guest.open(&Settings::default());
+    assert_eq!(store.levels().replicas, None, "it may not see replicas");
     let bought = guest.runtime.block_on(store.buy(id(7), 1, Some(key("a")), None)).expect("no fault");
     assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(2)));
     close(&store);
@@ -388,7 +433,7 @@ fn over_tls_the_certificate_must_be_vouched_for_and_name_the_host() {
     let folder = tempfile::tempdir().expect("a folder");
     let trusting = |name: &str, certificate: &str| {
         let path = folder.path().join(name);
-        std::fs::write(&path, certificate).expect("a file");
+        fs::write(&path, certificate).expect("a file");
         Settings { database_ca: Some(path), database_timeout: Duration::from_secs(2), ..Settings::default() }
     };
     let shop = Shop::at(Some(format!("{url}?sslmode=verify-full")));
@@ -529,5 +574,18 @@ fn receipts_are_refused_with_the_reason() {
     let refused = shop.runtime.block_on(store.receipt(1, &key("a"))).expect_err("no tree");
     assert!(refused.to_string().contains("need the SQLite store"), "{refused}");
     assert_eq!(bookstore::grpc::code(&refused), quire_rpc::Code::Unimplemented);
+    close(&store);
+}
+
+#[test]
+fn replicas_are_counted_for_a_user_who_may_see_them() {
+    let server = Server::start("");
+    let shop = Shop::at(Some(server.database()));
+    let store = shop.open(&Settings::default());
+    assert_eq!(store.levels().replicas, Some(0));
+    let receiver = server.receiver();
+    until(&shop, "a replica", || store.levels().replicas == Some(1));
+    drop(receiver);
+    until(&shop, "no replica", || store.levels().replicas == Some(0));
     close(&store);
 }

@@ -80,7 +80,8 @@ fn tiles_and_entries_lead_to_the_root_that_receipts_rest_on() {
     let proof = consistency(old.size, new.size, read).unwrap();
     assert!(is_consistent(old.size, old.root, new.size, new.root, &proof));
     for (number, name) in [(first, "first"), (last, "last")] {
-        let checked = check(&receipt(&shop, &store, number, name), &public_key(&shop, &store)).expect("it is proven");
+        let checked =
+            check(&receipt(&shop, &store, number, name), &public_key(&shop, &store), &[]).expect("it is proven");
         let Checked { log_size, kind, book, quantity, .. } = checked;
         assert_eq!((log_size, kind, book, quantity), (new.size, Some(EntryKind::Purchase), 53477, Some(1)));
         assert_eq!((checked.number, checked.key_sha256), (number, Some(tlog::sha256(&[name.as_bytes()]).0)));
@@ -112,11 +113,11 @@ fn receipts_of_a_long_log_come_once_its_hashes_are_computed_and_quickly_from_the
     let number = buy(&shop, &store, "a");
     let first = try_receipt(&shop, &store, number, "a");
     assert_eq!(first, Err(Fault::Unavailable(Unavailable::Hashing)), "a request computes a part");
-    check(&receipt(&shop, &store, number, "a"), &public_key(&shop, &store)).expect("it is proven");
+    check(&receipt(&shop, &store, number, "a"), &public_key(&shop, &store), &[]).expect("it is proven");
     close(&store);
     let store = shop.open(&settings);
     let again = try_receipt(&shop, &store, number, "a").expect("the hashes are kept").expect("a receipt");
-    check(&again, &public_key(&shop, &store)).expect("it is proven");
+    check(&again, &public_key(&shop, &store), &[]).expect("it is proven");
     close(&store);
     fs::remove_file(shop.folder.path().join("bookstore.db-nodes")).expect("the file of hashes");
     let store = shop.open(&settings);
@@ -162,7 +163,7 @@ fn numbers_without_an_entry_are_leaves_too() {
     );
     let number = buy(&shop, &store, "after");
     assert_eq!(number, 1501);
-    check(&receipt(&shop, &store, number, "after"), &public_key(&shop, &store)).expect("it is proven");
+    check(&receipt(&shop, &store, number, "after"), &public_key(&shop, &store), &[]).expect("it is proven");
     close(&store);
 }
 
@@ -194,7 +195,7 @@ fn a_restored_store_is_another_log_and_the_same_store_stays_the_same() {
     let copy = restored.open(&settings);
     let other = public_key(&restored, &copy);
     assert_ne!(other, public, "a restored store may not go on as the log that it was");
-    check(&made, &other).expect_err("of another log");
+    check(&made, &other, &[]).expect_err("of another log");
     assert!(try_receipt(&restored, &copy, number, "a").unwrap().is_some());
     close(&copy);
     let kept = shop.folder.path().join("bookstore.db-head");

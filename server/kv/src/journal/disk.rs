@@ -12,6 +12,7 @@ use std::{
     io,
     num::NonZeroU64,
     ops::Bound,
+    os::unix::fs::FileExt as _,
     path::Path,
     thread,
     time::Duration,
@@ -21,7 +22,10 @@ use bytes::Bytes;
 use commit::{FileIdentity, Moved};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _};
 
-use super::log::{Log, LogError, Newest};
+use super::{
+    log::{Log, LogError, Newest},
+    tables::{self, TablesError},
+};
 use crate::entry::{Entry, Key, Value, Version};
 
 const ENTRY_TAG: u8 = b'k';
@@ -39,8 +43,10 @@ const VALUE_APART_BYTES: u32 = 4 << 10;
 
 /// Lock file, held while the files are checked and fjall has the store open.
 const LOCK_FILE: &str = "lock";
-/// Exists once the store is complete.
+/// Whole once the store is complete.
 const VERSION_FILE: &str = "version";
+const VERSION_MAGIC: &[u8] = b"FJL";
+const VERSION_BYTES: usize = 4;
 const TABLES_FOLDER: &str = "keyspaces";
 /// Interval of checks for written tables.
 const TABLES_PAUSE: Duration = Duration::from_millis(1);
@@ -51,8 +57,10 @@ pub(crate) enum DiskError {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
+    Tables(#[from] TablesError),
+    #[error(transparent)]
     Moved(#[from] Moved),
-    #[error("its file `{VERSION_FILE}` is missing")]
+    #[error("its file `{VERSION_FILE}` is missing or damaged")]
     Incomplete,
     #[error(transparent)]
     Store(#[from] fjall::Error),
@@ -94,6 +102,7 @@ impl Disk {
         if !is_complete(folder)? {
             return if holds_something { Err(DiskError::Incomplete) } else { Ok(log.remove()?) };
         }
+        tables::check(&folder.join(TABLES_FOLDER))?;
         log.begin_file()?;
         drop(locked);
         if holds_something {
@@ -240,13 +249,27 @@ impl fmt::Debug for Moment {
 /// block another attempt is removed.
 fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     let (version, tables) = (folder.join(VERSION_FILE), folder.join(TABLES_FOLDER));
-    match version.metadata() {
-        Ok(version) if version.len() > 0 => return Ok(true),
-        Ok(_) => fs::remove_file(version)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
+    let header = match fs::read(&version) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        read => read.ok(),
+    };
+    if let Some(header) =
+        header.as_ref().filter(|header| header.len() >= VERSION_BYTES && header.starts_with(VERSION_MAGIC))
+    {
+        // Written again, because its flush may have failed when the store was made.
+        let file = File::options().write(true).open(&version)?;
+        file.write_all_at(header, 0)?;
+        file.sync_all()?;
+        return Ok(true);
     }
-    if tables.exists() && fs::read_dir(tables)?.next().is_some() { Err(DiskError::Incomplete) } else { Ok(false) }
+    // fjall flushes the file before it makes the first table.
+    if tables.exists() && fs::read_dir(tables)?.next().is_some() {
+        return Err(DiskError::Incomplete);
+    }
+    if header.is_some() {
+        fs::remove_file(version)?;
+    }
+    Ok(false)
 }
 
 /// Locks out other processes until dropped.

@@ -3,6 +3,7 @@
 
 mod disk;
 mod log;
+mod tables;
 mod view;
 mod writer;
 
@@ -23,6 +24,7 @@ pub(crate) use self::{
 use self::{
     disk::{DiskError, Files},
     log::LogError,
+    tables::TablesError,
     view::OpenDisk,
     writer::{Write, Writer},
 };
@@ -30,6 +32,7 @@ use crate::journal::writer::Failures;
 use crate::{
     entry::Key,
     fault::{Fault, Limit},
+    metrics::Times,
     settings::Limits,
     table::Table,
     write::{Action, Outcome},
@@ -67,9 +70,9 @@ impl OpenError {
         let path = path.to_path_buf();
         match error {
             DiskError::Store(fjall::Error::Locked) => Self::InUse(path),
-            DiskError::Store(fjall::Error::Io(reason)) | DiskError::Log(LogError::Io(reason)) => {
-                Self::Unusable { path, reason }
-            }
+            DiskError::Store(fjall::Error::Io(reason))
+            | DiskError::Log(LogError::Io(reason))
+            | DiskError::Tables(TablesError::Io(reason)) => Self::Unusable { path, reason },
             other => Self::Damaged { path, reason: other.to_string() },
         }
     }
@@ -94,7 +97,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Opens the folder, loads its entries, and starts the thread.
-    pub(crate) fn open(folder: &Path, table: Arc<Table>, limits: &Limits) -> Result<Self, OpenError> {
+    pub(crate) fn open(folder: &Path, table: Arc<Table>, limits: &Limits, times: Times) -> Result<Self, OpenError> {
         let refused = |error| OpenError::new(folder, error);
         let disk = Disk::open(folder).map_err(refused)?;
         let read_back = || {
@@ -109,7 +112,8 @@ impl Journal {
         let files = Files::of(folder).map_err(|reason| refused(reason.into()))?;
         let (shown, failures) = (Arc::<OpenDisk>::default(), Arc::<Failures>::default());
         shown.set(Some(disk.clone()));
-        let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), disk, files);
+        let writer =
+            Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), times, disk, files);
         let bounds = commit::GroupLimits {
             queued: limits.writes_queued,
             batch: limits.batch_max,

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use commit::{Batch, Batches, Worker};
+use commit::{Batch, Batches, OnTaken, Worker};
 
 use crate::{
     entry::{Entry, Key, Version, entry_bytes},
@@ -20,6 +20,7 @@ use crate::{
         disk::{Disk, DiskError, Files, Record},
         view::OpenDisk,
     },
+    metrics::Times,
     table::Table,
     watch::EventKind,
     write::{Action, Effect, Outcome, Present},
@@ -54,6 +55,7 @@ pub(super) struct Writer {
     /// Gives views access to the open disk.
     shown: Arc<OpenDisk>,
     failures: Arc<Failures>,
+    times: Times,
     /// Those of the disk that was opened last.
     files: Files,
     /// The disk opened and read at the start.
@@ -70,10 +72,11 @@ impl Writer {
         table: Arc<Table>,
         shown: Arc<OpenDisk>,
         failures: Arc<Failures>,
+        times: Times,
         disk: Disk,
         files: Files,
     ) -> Self {
-        Self { folder, table, shown, failures, files, first: Some(disk), doubtful: HashSet::new(), wrote: false }
+        Self { folder, table, shown, failures, times, files, first: Some(disk), doubtful: HashSet::new(), wrote: false }
     }
 }
 
@@ -119,6 +122,11 @@ impl Worker for Writer {
 
     fn deadline(write: &Write) -> Option<Instant> {
         write.deadline
+    }
+
+    fn on_taken(&self) -> OnTaken {
+        let times = self.times.queue.clone();
+        Box::new(move |queued| times.observe(queued.as_secs_f64()))
     }
 }
 
@@ -205,12 +213,17 @@ impl OpenWriter<'_> {
 
     /// Writes the decisions to disk and publishes them to readers.
     fn write(&mut self, decided: Decided) -> Result<Vec<Result<Outcome, Fault>>, DiskError> {
-        let Writer { table, doubtful, wrote, files, .. } = self.writer;
+        let Writer { table, doubtful, wrote, files, times, .. } = self.writer;
         let records = decided.changes.iter().map(|(key, change)| match change {
             Change::Put(entry) => Record::Put(key, entry),
             Change::Remove(..) => Record::Remove(key),
         });
-        let written = if decided.changes.is_empty() { Ok(()) } else { self.disk.commit(records, table.version()) };
+        let mut written = Ok(());
+        if !decided.changes.is_empty() {
+            let begun_at = Instant::now();
+            written = self.disk.commit(records, table.version());
+            times.commit.observe(begun_at.elapsed().as_secs_f64());
+        }
         if let Err(error) = written.map_err(DiskError::from).and_then(|()| Ok(files.check()?)) {
             for (old, new) in decided.taken.into_iter().rev() {
                 table.usage.undo(old, new);

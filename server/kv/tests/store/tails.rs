@@ -227,7 +227,7 @@ async fn after_a_clean_end_damage_in_the_last_write_is_told_too() {
 
 #[tokio::test]
 async fn a_crash_while_the_store_was_made_is_no_damage() {
-    for version in [None, Some(&b""[..])] {
+    for version in [None, Some(&b""[..]), Some(&b"FJL"[..]), Some(&[0, 0, 0, 3][..])] {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("lock"), []).expect("written");
         fs::write(folder.path().join("0.jnl"), [0; 1000]).expect("written");
@@ -250,4 +250,30 @@ async fn a_store_whose_marker_is_gone_is_damaged_and_keeps_its_files() {
     let said = open(folder.path()).map(drop).expect_err("damaged").to_string();
     assert!(said.contains("`version` is missing"), "{said}");
     assert_eq!(fs::read(path).expect("the log"), crashed.log());
+}
+
+#[tokio::test]
+async fn a_damaged_list_of_tables_is_refused_before_anything_is_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kv = open(folder.path()).expect("opened");
+    kv.create(b"k", value(b"v"), None).await.expect("created");
+    assert!(kv.close(std::time::Duration::from_secs(30)));
+    drop(kv);
+    for store in ["0", "1"] {
+        let store = folder.path().join("keyspaces").join(store);
+        let current = store.join("current");
+        let number = fs::read(&current).expect("a number")[..8].try_into().map(u64::from_le_bytes).expect("8 bytes");
+        for file in [current.clone(), store.join(format!("v{number}"))] {
+            let whole = fs::read(&file).expect("a list");
+            for damage in [&[][..], &whole[..whole.len() / 2], &[&[0; 8], &whole[..]].concat()] {
+                fs::write(&file, damage).expect("written");
+                let reason = open(folder.path()).map(drop).expect_err("damaged").to_string();
+                assert!(reason.contains(&format!("{} is damaged or missing", current.display())), "{reason}");
+            }
+            fs::write(&file, whole).expect("written");
+        }
+    }
+    fs::remove_file(folder.path().join("keyspaces/0/current")).expect("removed");
+    assert!(open(folder.path()).is_err(), "without its list");
+    assert!(folder.path().join("keyspaces/1/current").exists(), "nothing was removed");
 }

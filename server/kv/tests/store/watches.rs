@@ -73,7 +73,7 @@ async fn a_watcher_that_does_not_keep_up_is_cut_off_and_told_why() {
 
 #[tokio::test]
 async fn watchers_are_limited_and_make_room_when_they_go() {
-    let store = Store::open(KINDS[2], Limits { watchers: 2, ..Limits::default() });
+    let store = Store::open(KINDS[2], Limits { watchers: 2.into(), ..Limits::default() });
     let first = store.kv.watch(b"", Client::Unknown).unwrap();
     let _second = store.kv.watch(b"", Client::Unknown).unwrap();
     assert_eq!(store.kv.watch(b"", Client::Unknown).unwrap_err(), Fault::Limit { limit: Limit::Watchers, at: 2 });

@@ -6,7 +6,7 @@ use clap::{Args, Parser, ValueEnum};
 use quire_terminal::shell;
 
 /// The commands, as `help` shows them.
-pub(crate) const COMMANDS: [shell::Help; 19] = [
+pub(crate) const COMMANDS: [shell::Help; 20] = [
     ("list", "", "every book"),
     ("topics", "[text]", "every topic and how many books it has, or the topics near a text"),
     ("restock", "[amount] | <id> <amount>", "raises every book below amount to it, 20 if absent; or one book"),
@@ -27,6 +27,7 @@ pub(crate) const COMMANDS: [shell::Help; 19] = [
     ("top", "[--once]", "purchases, failures, levels and times, live; in the console of quire serve, once"),
     ("connections", "[--limit NUMBER]", "open connections, those that moved most bytes first"),
     ("cut", "<connection>", "ends a connection with its calls"),
+    ("reload", "", "reads the settings and files again, as a SIGHUP does"),
     ("backup", "<file> [--force]", "writes the data folder's contents, as quire restore reads them"),
     ("help", "", "this list; ? as well"),
     ("exit", "", "leaves; from the console of quire serve, drains and stops the server; quit as well"),

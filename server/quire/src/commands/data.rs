@@ -13,8 +13,9 @@ use std::{
 use anyhow::{Context, ensure};
 use bookstore::{
     BookstoreService, exchange,
-    store::{self, Migrated},
+    store::{self, Found, Migrated, Plan},
 };
+use quire_terminal::screen;
 use tempfile::NamedTempFile;
 
 use crate::{
@@ -125,16 +126,57 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     let settings = Config::of_tool(&args.config)?.settings_of::<BookstoreService>();
     let path = args.from.strip_prefix("sqlite:").map(Path::new);
     let path = path.with_context(|| format!("--from is '{}'; it must be sqlite:PATH", args.from))?;
-    ensure!(args.to.starts_with("postgres"), "--to must be postgres://USER@HOST/DATABASE");
+    let Some(to) = &args.to else { return upgrade(&store::look(path, &settings)?) };
+    ensure!(to.starts_with("postgres"), "--to must be postgres://USER@HOST/DATABASE");
+    if args.dry_run {
+        return plan(&store::plan_migration(path, to, &settings)?);
+    }
     let shown = Progress::default();
     shown.begin("copying");
-    let done = store::migrate(path, &args.to, &settings, &mut |done, all| shown.at(done, all));
+    let done = store::migrate(path, to, &settings, &mut |done, all| shown.at(done, all));
     drop(shown);
     match done? {
         Migrated::Copied(sums) => writeln!(io::stdout(), "copied {sums}; set ledger.url to sell from there")?,
         Migrated::There(sums) => writeln!(io::stdout(), "the database holds all of it already: {sums}")?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what a start would migrate.
+fn upgrade(found: &Found) -> anyhow::Result<ExitCode> {
+    let Found { here, schema, .. } = found;
+    let mut out = io::stdout();
+    writeln!(out, "the file, of schema {schema}, holds {here}")?;
+    if *schema < store::VERSION {
+        writeln!(out, "the next start migrates it to schema {}; nothing was changed", store::VERSION)?;
+    } else {
+        writeln!(out, "the next start migrates nothing: the schema is this program's")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what a migration would do.
+fn plan(plan: &Plan) -> anyhow::Result<ExitCode> {
+    let Plan { here, schema, there, problems } = plan;
+    let mut out = io::stdout();
+    writeln!(out, "the file, of schema {schema}, holds {here}")?;
+    match there {
+        Some(there) if there.is_empty() => writeln!(out, "the database has empty tables")?,
+        Some(there) => writeln!(out, "the database holds {there}")?,
+        // Otherwise a problem says why nothing is known of it.
+        None if problems.is_empty() => writeln!(out, "the database has no tables; they would be made")?,
+        None => {}
+    }
+    for problem in problems {
+        writeln!(out, "in the way: {}", screen::line(&problem.to_string()))?;
+    }
+    let done = match there {
+        Some(there) if there == here => "the database holds all of it already",
+        _ if problems.is_empty() => "it can be copied",
+        _ => "it cannot be copied",
+    };
+    writeln!(out, "{done}; nothing was changed")?;
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Progress of a command: one line on standard error, redrawn in place, if that is a terminal. Dropping it clears the

@@ -403,7 +403,7 @@ impl<'a> Calls<'a> {
             Failure::NoSuchKey => refused(Code::NotFound.name(), format!("there is no key '{shown}'")),
             Failure::AnotherVersion(message) => refused(Code::Aborted.name(), message),
             Failure::Fault(error) => {
-                let mut text = fault_text(&error, self.address);
+                let mut text = fault_text(&error);
                 let command = matches!(error, Error::OutcomeUnknown(_)).then(|| self.command_again(key));
                 if let Some(command) = &command {
                     text = format!(

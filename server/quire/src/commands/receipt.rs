@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use bookstore::{
     Cents,
     domain::EntryKind,
-    receipts::{Checked, Verifier, check},
+    receipts::{Checked, NoteError, ReceiptError, Verifier, check},
 };
 use quire_terminal::screen;
 use serde_json::{Value, json};
@@ -27,18 +27,26 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// `quire receipt`.
 pub(crate) fn command(args: &ReceiptArgs) -> ExitCode {
-    let (receipt, key) = match text(&args.file).and_then(|text| Ok((text, key(&args.key)?))) {
+    let (receipt, key, witnesses) = match read(args) {
         Ok(read) => read,
         Err(error) => return failed(&format!("{error:#}"), USAGE),
     };
-    let checked = match check(&receipt, &key) {
+    let checked = match check(&receipt, &key, &witnesses) {
         Ok(checked) => checked,
+        Err(error @ ReceiptError::Witness(_)) => return failed(&error.to_string(), UNPROVEN),
         Err(error) => return failed(&format!("this receipt proves nothing: {error}"), UNPROVEN),
     };
     let shown = if args.json { as_json(&checked).to_string() } else { in_words(&checked) };
     // A closed output is no error.
     let _ = writeln!(io::stdout(), "{shown}");
     ExitCode::SUCCESS
+}
+
+/// The receipt, the log's key and those of the witnesses.
+fn read(args: &ReceiptArgs) -> anyhow::Result<(String, Verifier, Vec<Verifier>)> {
+    let key = key("--key", &args.key, Verifier::parse)?;
+    let witnesses = args.witness.iter().map(|given| self::key("--witness", given, Verifier::parse_witness));
+    Ok((text(&args.file)?, key, witnesses.collect::<Result<_, _>>()?))
 }
 
 fn failed(text: &str, code: u8) -> ExitCode {
@@ -59,9 +67,9 @@ fn text(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The key itself, or that in a file.
-fn key(given: &str) -> anyhow::Result<Verifier> {
+fn key(flag: &str, given: &str, parse: fn(&str) -> Result<Verifier, NoteError>) -> anyhow::Result<Verifier> {
     let key = fs::read_to_string(given).unwrap_or_else(|_| given.to_owned());
-    Verifier::parse(&key).with_context(|| format!("--key is neither a file nor a public key: '{given}'"))
+    parse(&key).with_context(|| format!("{flag} is neither a file nor a public key: '{given}'"))
 }
 
 fn time(checked: &Checked) -> String {

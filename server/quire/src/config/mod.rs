@@ -7,8 +7,9 @@ mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use hosting::{Choice, Layers, Meanings, Open, Reader, Refused, SettingsInForce, Wanted, access::Scope};
-use quire_rpc::{Encoding, Limits, server::Memory};
+use hosting::{Choice, Layers, Meanings, Numbers, Open, Reader, Refused, SettingsInForce, Wanted, access::Scope};
+use operate::traces::Sampling;
+use quire_rpc::{Encoding, Limits, client::Channel, server::Memory};
 use quire_terminal::screen;
 
 pub(crate) use self::browsers::Hosts;
@@ -21,9 +22,18 @@ use crate::{
 };
 
 pub(crate) use self::changes::Current;
+pub(crate) use self::sources::file;
 
-/// Settings that are applied while the server runs.
-const LIVE: [&str; 4] = ["log.level", "log.calls", "log.calls_slower_than", "log.calls_per_second"];
+/// Settings of the log and of traces, which are applied while the server runs.
+const LIVE: [&str; 7] = [
+    "log.level",
+    "log.calls",
+    "log.calls_sample",
+    "log.calls_slower_than",
+    "log.calls_per_second",
+    "trace.sample",
+    "trace.callers_per_second",
+];
 
 /// The default main port.
 pub(crate) const PORT: u16 = 10086;
@@ -55,10 +65,16 @@ pub(crate) struct Config {
     pub open: Vec<Scope>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
+    /// The collector of traces; empty if there is none.
+    pub trace_endpoint: String,
+    /// Calls that are traced.
+    pub traced: Sampling,
     /// The enabled services.
     pub services: Vec<Box<dyn Choice>>,
     /// Every setting, for operators.
     pub in_force: SettingsInForce,
+    /// Those of them that are numbers and may change while the server runs.
+    pub live: Numbers,
 }
 
 /// PEM files.
@@ -161,8 +177,21 @@ const MEANINGS: Meanings = &[
     ("log.level", "a level, or a filter such as `info,kv=debug`"),
     ("log.format", "`json` for machines"),
     ("log.calls", "ended calls and HTTP requests to log ([The log of calls](operate/watch.md#the-log-of-calls))"),
+    (
+        "log.calls_sample",
+        "share of the calls that `log.calls=all` logs; failures and calls of `log.calls_slower_than` are always logged",
+    ),
     ("log.calls_slower_than", "time from which a call is logged with any outcome; 0 for none"),
     ("log.calls_per_second", "lines of calls a second; those left out are counted"),
+    (
+        "trace.endpoint",
+        "collector of traces over OTLP, as `http://127.0.0.1:4317`; none if empty ([Traces](operate/watch.md#traces))",
+    ),
+    ("trace.sample", "share of the calls to trace whose caller sends no `traceparent`"),
+    (
+        "trace.callers_per_second",
+        "calls a second to trace because their caller's `traceparent` is sampled, half of them at most for one client; those left out are counted",
+    ),
 ];
 
 /// Shorter tokens can be guessed.
@@ -182,9 +211,9 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let compression = compression(from)?;
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,
-        calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
-        health_watches_max: from.whole("limits.health_watches", 1024, 1..=1 << 24)?,
-        reflection_streams_max: from.whole("limits.reflection_streams", 128, 1..=1 << 24)?,
+        calls_max: from.live("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
+        health_watches_max: from.live("limits.health_watches", 1024, 1..=1 << 24)?,
+        reflection_streams_max: from.live("limits.reflection_streams", 128, 1..=1 << 24)?,
         message_bytes_max: from.bytes("limits.message_bytes", 4 << 20, 1024..=1 << 30)?,
         handshake_timeout: from.seconds("limits.first_byte_seconds", Duration::from_secs(10))?,
         memory: account(from)?,
@@ -205,6 +234,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     telemetry::check(&filter).map_err(|want| from.refuse("log.level", &filter, want))?;
     let json = from.choice("log.format", &[("text", false), ("json", true)])?;
     let calls = calls(from)?;
+    let (trace_endpoint, traced) = traces(from)?;
     let tokens = from.reloaded_path("server.tokens")?.filter(|path| !path.as_os_str().is_empty());
     from.set_tokens(tokens.is_some());
     from.read_open(Scope::Metrics)?;
@@ -232,8 +262,11 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         open: from.open_scopes(),
         admin_token,
         log,
+        trace_endpoint,
+        traced,
         services,
         in_force: from.in_force(),
+        live: from.live_numbers(),
     })
 }
 
@@ -241,9 +274,25 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
 fn calls(from: &mut Reader<'_>) -> Result<Calls, Refused> {
     let outcomes = [("off", Outcomes::None), ("failures", Outcomes::Failures), ("all", Outcomes::All)];
     let outcomes = from.choice("log.calls", &outcomes)?;
+    let sample = from.share("log.calls_sample", 1.0)?;
     let slower_than = from.milliseconds("log.calls_slower_than", 0, 0..=86_400_000)?;
     let per_second = from.whole("log.calls_per_second", 100, 1..=100_000)?;
-    Ok(Calls { outcomes, slower_than, per_second: u32::try_from(per_second).unwrap_or(u32::MAX) })
+    Ok(Calls { outcomes, sample, slower_than, per_second: u32::try_from(per_second).unwrap_or(u32::MAX) })
+}
+
+/// The collector of traces, and the calls to trace.
+fn traces(from: &mut Reader<'_>) -> Result<(String, Sampling), Refused> {
+    let endpoint = from.text("trace.endpoint", "")?;
+    let has_path =
+        || endpoint.split_once("://").is_some_and(|(_, rest)| rest.trim_end_matches('/').contains(['/', '?']));
+    if !endpoint.is_empty() && (Channel::builder(&endpoint).is_err() || has_path()) {
+        let want = "the URL of a collector for OTLP/gRPC without a path, as http://127.0.0.1:4317";
+        return Err(from.refuse("trace.endpoint", &endpoint, want));
+    }
+    let sample = from.share("trace.sample", 0.01)?;
+    let callers_per_second = from.whole("trace.callers_per_second", 1000, 0..=1_000_000)?;
+    let callers_per_second = u32::try_from(callers_per_second).unwrap_or(u32::MAX);
+    Ok((endpoint, Sampling { sample, callers_per_second }))
 }
 
 /// Compression of answers.

@@ -114,8 +114,8 @@ const HEAD: &str = "\
 Made from the code by `quire config reference`; `UPDATE_DOCS=1 cargo test --workspace --test system settings` writes it
 anew. [operate/start.md](operate/start.md#set-a-value) says how to give a setting, and in which order the sources count.
 
-A setting is read once, at the start. One marked *reloaded*, or the file that it names, is read again at each SIGHUP; other settings that
-changed since the start are then named in the log.
+A setting is read once, at the start. Each SIGHUP reads those marked *reloaded* again, and the file that such a setting names; a lower
+limit ends nothing that was admitted. The log names what changed, and what waits for a start.
 
 A size is in bytes, or has a binary or decimal unit: `64 MiB`, `512 kB`. A time in seconds may have another unit:
 `500ms`, `2min`. An address is `IP:PORT`, `localhost:PORT` for this machine only, or `:PORT` for all its IPv4

@@ -63,7 +63,12 @@ pub(super) fn read(args: &ConfigArgs, flags: Vec<Flag>, known: &[&str]) -> anyho
     Ok(sources)
 }
 
-/// Reads the values of the file, if there is one.
+/// The file of settings: the named one, or the default one if it is there.
+pub(crate) fn file(args: &ConfigArgs) -> Option<&Path> {
+    args.config.as_deref().or_else(|| Some(Path::new(DEFAULT_FILE)).filter(|path| path.try_exists().unwrap_or(true)))
+}
+
+/// Reads the values of the file; the default one need not be there.
 fn read_file(named: Option<&Path>, known: &[&str], sources: &mut Sources) -> anyhow::Result<()> {
     let path = named.unwrap_or(Path::new(DEFAULT_FILE));
     let text = match std::fs::read_to_string(path) {

@@ -5,12 +5,13 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
+use hosting::PerSecond;
 use quire_rpc::{
     Code,
     server::{CallDetails, CallReport},
@@ -22,6 +23,8 @@ pub(super) const TARGET: &str = "quire::calls";
 const ID_CHARS_MAX: usize = 64;
 /// Longest method and path of an HTTP request in a line.
 const METHOD_CHARS_MAX: usize = 256;
+/// Shortest part of a call's time in a line, which has microseconds.
+const SHOWN_MIN: Duration = Duration::from_micros(1);
 /// Interval at which the number of lines left out is logged.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -34,9 +37,11 @@ pub(crate) enum Outcomes {
 }
 
 /// Settings of the log of calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Calls {
     pub outcomes: Outcomes,
+    /// Share of the calls that are logged, of those that neither fail nor are slow.
+    pub sample: f64,
     /// Calls that take as long are logged with any outcome; 0 for none.
     pub slower_than: Duration,
     /// Lines a second.
@@ -44,25 +49,26 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// The log; `None` if no call is wanted.
-    pub(crate) fn log(self) -> Option<Arc<CallLog>> {
-        let is_off = self.outcomes == Outcomes::None && self.slower_than.is_zero();
-        let log = || CallLog {
-            calls: ArcSwap::from_pointee(self),
-            start: Instant::now(),
-            second: 0.into(),
-            left_out: 0.into(),
-        };
-        (!is_off).then(|| Arc::new(log()))
+    /// The log.
+    pub(crate) fn log(self) -> Arc<CallLog> {
+        let (written, left_out, is_on) = Default::default();
+        let log = CallLog { calls: ArcSwap::from_pointee(self), is_on, written, left_out };
+        log.set(self);
+        Arc::new(log)
     }
 
-    fn want(&self, failed: bool, elapsed: Duration) -> bool {
+    /// True if a call is logged; `chance` is from 0 to 1.
+    fn want(&self, failed: bool, elapsed: Duration, chance: f64) -> bool {
         let by_outcome = match self.outcomes {
             Outcomes::None => false,
             Outcomes::Failures => failed,
-            Outcomes::All => true,
+            Outcomes::All => failed || chance < self.sample,
         };
-        by_outcome || (!self.slower_than.is_zero() && elapsed >= self.slower_than)
+        by_outcome || self.is_slow(elapsed)
+    }
+
+    fn is_slow(&self, elapsed: Duration) -> bool {
+        !self.slower_than.is_zero() && elapsed >= self.slower_than
     }
 }
 
@@ -74,88 +80,88 @@ pub(crate) struct HttpReport<'a> {
     /// `None` if the client left before the answer began.
     pub status: Option<u16>,
     pub elapsed: Duration,
+    /// Part of it that waited for commits.
+    pub committing: Duration,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub peer: Option<SocketAddr>,
     pub credential: Option<&'a str>,
     pub request_id: Option<&'a [u8]>,
+    pub trace_id: Option<[u8; 16]>,
 }
 
 /// The log.
 #[derive(Debug)]
 pub(crate) struct CallLog {
     calls: ArcSwap<Calls>,
-    start: Instant,
-    /// The second since the start in the upper half, and the lines written in it.
-    second: AtomicU64,
+    /// True while calls are logged.
+    pub(crate) is_on: Arc<AtomicBool>,
+    written: PerSecond,
     left_out: AtomicU64,
 }
 
 impl CallLog {
-    /// Changes the settings; returns true if they differ from the last ones.
-    pub(crate) fn set(&self, calls: Calls) -> bool {
-        *self.calls.swap(Arc::new(calls)) != calls
+    /// Changes the settings.
+    pub(crate) fn set(&self, calls: Calls) {
+        self.calls.store(Arc::new(calls));
+        self.is_on.store(calls.outcomes != Outcomes::None || !calls.slower_than.is_zero(), Relaxed);
     }
 
     /// Logs a call, if it is wanted and there is room in this second.
     pub(crate) fn ended(&self, call: &CallReport<'_>, details: &CallDetails<'_>) {
-        if !self.takes(call.code != Code::Ok, call.elapsed) {
-            return;
-        }
+        let Some(part) = self.takes(call.code != Code::Ok, call.elapsed) else { return };
+        let times = &details.times;
         tracing::info!(
             target: TARGET,
             method = call.path,
             code = ?call.code,
             time_ms = milliseconds(call.elapsed),
+            queue_ms = part(times.queued),
+            handler_ms = part(times.handled),
+            commit_ms = part(times.waited),
+            batch_ms = part(times.batched),
             bytes_in = details.bytes_in,
             bytes_out = details.bytes_out,
             peer = details.peer.map(tracing::field::display),
             credential = details.credential,
             request = details.request_id.map(id),
+            trace = details.trace_id.map(hex),
             "a call ended"
         );
     }
 
     /// Logs an HTTP request that is no call, if it is wanted and there is room in this second.
     pub(crate) fn http_ended(&self, request: &HttpReport<'_>) {
-        if !self.takes(request.status.is_none_or(|status| status >= 400), request.elapsed) {
-            return;
-        }
+        let failed = request.status.is_none_or(|status| status >= 400);
+        let Some(part) = self.takes(failed, request.elapsed) else { return };
         tracing::info!(
             target: TARGET,
             method = request.method.escape_debug().take(METHOD_CHARS_MAX).collect::<String>(),
             status = request.status,
             time_ms = milliseconds(request.elapsed),
+            commit_ms = part(request.committing),
             bytes_in = request.bytes_in,
             bytes_out = request.bytes_out,
             peer = request.peer.map(tracing::field::display),
             credential = request.credential,
             request = request.request_id.map(id),
+            trace = request.trace_id.map(hex),
             "a request ended"
         );
     }
 
-    fn takes(&self, failed: bool, elapsed: Duration) -> bool {
-        if !self.calls.load().want(failed, elapsed) {
-            return false;
+    /// `None` if the call is not logged; else how parts of its time are shown, which is only of a slow one.
+    fn takes(&self, failed: bool, elapsed: Duration) -> Option<impl Fn(Duration) -> Option<f64> + use<>> {
+        let calls = self.calls.load();
+        if !calls.want(failed, elapsed, fastrand::f64()) {
+            return None;
         }
-        let has_room = self.may_write(self.start.elapsed().as_secs());
+        let is_slow = calls.is_slow(elapsed);
+        let has_room = self.written.take(calls.per_second);
         if !has_room {
             self.left_out.fetch_add(1, Relaxed);
         }
-        has_room
-    }
-
-    /// Takes a line of this second, if any is left.
-    fn may_write(&self, second: u64) -> bool {
-        let lines_max = u64::from(self.calls.load().per_second);
-        let take = |state: u64| {
-            if state >> 32 != second {
-                return Some(second << 32 | 1);
-            }
-            (state & u64::from(u32::MAX) < lines_max).then(|| state + 1)
-        };
-        self.second.fetch_update(Relaxed, Relaxed, take).is_ok()
+        has_room.then_some(move |part: Duration| (is_slow && part >= SHOWN_MIN).then(|| milliseconds(part)))
     }
 
     /// Logs the number of lines left out at each interval, for as long as it is polled.
@@ -181,6 +187,10 @@ fn id(id: &[u8]) -> String {
     String::from_utf8_lossy(id).escape_debug().take(ID_CHARS_MAX).collect()
 }
 
+fn hex(id: [u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(id))
+}
+
 /// Milliseconds, to the microsecond.
 #[expect(clippy::cast_precision_loss, reason = "2^53 µs are 285 years")]
 fn milliseconds(time: Duration) -> f64 {
@@ -200,25 +210,21 @@ mod tests {
             (Outcomes::Failures, 20, [false, true, true, true]),
             (Outcomes::None, 20, [false, true, false, true]),
         ] {
-            let calls = Calls { outcomes, slower_than: ms(slower_than), per_second: 1 };
-            let found =
-                [(false, 19), (false, 20), (true, 19), (true, 20)].map(|(failed, time)| calls.want(failed, ms(time)));
-            assert_eq!(found, wanted, "{calls:?}");
+            let calls = Calls { outcomes, sample: 1.0, slower_than: ms(slower_than), per_second: 1 };
+            let found = [(false, 19), (false, 20), (true, 19), (true, 20)];
+            assert_eq!(found.map(|(failed, time)| calls.want(failed, ms(time), 0.999)), wanted, "{calls:?}");
+            assert!(calls.log().is_on.load(Relaxed));
         }
-        assert!(Calls { outcomes: Outcomes::None, slower_than: ms(0), per_second: 1 }.log().is_none());
     }
 
     #[test]
-    fn a_second_has_so_many_lines_and_the_next_has_as_many() {
-        let calls = Calls { outcomes: Outcomes::All, slower_than: Duration::ZERO, per_second: 3 };
-        let log = calls.log().expect("a log");
-        for second in [0, 1, 2, 7] {
-            let written = std::thread::scope(|scope| {
-                let threads: Vec<_> =
-                    (0..4).map(|_| scope.spawn(|| (0..10).filter(|_| log.may_write(second)).count())).collect();
-                threads.into_iter().map(|thread| thread.join().expect("a count")).sum::<usize>()
-            });
-            assert_eq!(written, 3, "in second {second}");
-        }
+    fn chance_decides_neither_about_failures_nor_about_slow_calls() {
+        let calls = Calls { outcomes: Outcomes::All, sample: 0.5, slower_than: Duration::from_secs(1), per_second: 1 };
+        let wanted = |failed, seconds| {
+            [0.0, 0.49, 0.5, 0.99].map(|chance| calls.want(failed, Duration::from_secs(seconds), chance))
+        };
+        assert_eq!(wanted(false, 0), [true, true, false, false]);
+        assert_eq!((wanted(true, 0), wanted(false, 1)), ([true; 4], [true; 4]));
+        assert!(!Calls { sample: 0.0, ..calls }.want(false, Duration::ZERO, 0.0));
     }
 }

@@ -22,11 +22,12 @@ use hosting::{
     metrics::{self, Refusals},
 };
 use operate::{
-    MakeBackup, Operate, Sources, VerifyBackup,
+    MakeBackup, Operate, Reload, Sources, VerifyBackup,
     grpc::{
         OperatorService,
         wire::operator_server::{self, OperatorServer},
     },
+    traces::Traces,
 };
 use prometheus_client::registry::Registry;
 use quire_rpc::{
@@ -69,8 +70,9 @@ pub(crate) struct Front {
     /// The metrics.
     pub metrics: Registry,
     pub refusals: Refusals,
-    /// Set if calls are logged.
-    pub calls: Option<Arc<CallLog>>,
+    pub calls: Arc<CallLog>,
+    /// Set if calls are traced.
+    pub traces: Option<Traces>,
     /// Set for TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// Host names accepted on loopback ports.
@@ -87,6 +89,8 @@ pub(crate) struct Front {
     pub backup: BackUp,
     /// Verifies a backup.
     pub verify: VerifyBackup,
+    /// Reads settings again.
+    pub reload: Reload,
 }
 
 /// Makes backups of services.
@@ -107,7 +111,7 @@ impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
         let Front { mut services, declared, auth, address, limits, mut metrics, refusals, tls, operate, .. } = front;
-        let (backup, verify) = (front.backup, front.verify);
+        let (backup, verify, reload) = (front.backup, front.verify, front.reload);
         let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
         let (is_short, short) = watch::channel(false);
@@ -115,7 +119,7 @@ impl Transport {
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
         count(&mut metrics, &counts, &server, &refusals, &limits);
-        let observer = observer(counts, refusals, front.calls.clone());
+        let observer = observer(counts, refusals, front.calls.clone(), front.traces.clone());
         let counted = observer(&builder);
         let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
         let ports: Vec<Route<SocketAddr>> = services.iter().flat_map(|service| service.ports()).collect();
@@ -151,6 +155,7 @@ impl Transport {
             health: pages::health_of_each(Arc::clone(&services), declared, short.clone()),
             backup: backup(Arc::clone(&services)),
             verify,
+            reload,
         };
         let stopped = serving.stopped();
         serving.tasks.spawn(async move {
@@ -162,7 +167,7 @@ impl Transport {
         let fronts = std::mem::take(&mut site.fronts);
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let pages = pages::with_fronts(doors::guard_pages(pages, &scopes, &auth, address), fronts);
-        let pages = logged::logged(pages, front.calls);
+        let pages = logged::logged(pages, if tls.is_some() { "https" } else { "http" }, front.calls, front.traces);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let builder = match compression {
             None => builder,
@@ -238,12 +243,13 @@ fn grpc(
     (builder.add_service(health_service).reflection(), health, scopes)
 }
 
-/// Makes observers that count into `counts`, and log to `calls`.
-fn observer(counts: Counts, refusals: Refusals, calls: Option<Arc<CallLog>>) -> Observe {
+/// Makes observers that count into `counts`, log to `calls`, and trace.
+fn observer(counts: Counts, refusals: Refusals, calls: Arc<CallLog>, traces: Option<Traces>) -> Observe {
     let warnings = Warnings::default();
     Arc::new(move |builder| {
         let counts = counts.of_server(builder.paths());
-        Arc::new(Watch { counts, refusals: refusals.clone(), warnings: warnings.clone(), calls: calls.clone() })
+        let (refusals, warnings) = (refusals.clone(), warnings.clone());
+        Arc::new(Watch { counts, refusals, warnings, calls: calls.clone(), traces: traces.clone() })
     })
 }
 
@@ -258,10 +264,10 @@ fn count(
     refusals.show(Refusal::ALL.map(Refusal::name));
     let ours = registry.sub_registry_with_prefix("quire");
     ours.register_collector(Box::new(counts.clone()));
-    let (server, memory, connections_max) = (Arc::clone(server), limits.memory.clone(), limits.connections_max);
+    let (server, memory, connections_max) = (Arc::clone(server), limits.memory.clone(), limits.connections_max.clone());
     metrics::collect(ours, move |page| {
         page.gauge("connections", "Open connections", server.get().map_or(0, Server::connections))?;
-        page.gauge("connections_max", "Value of limits.connections", connections_max)?;
+        page.gauge("connections_max", "Value of limits.connections", connections_max.get())?;
         page.gauge("buffer_bytes", "Answers and unfinished messages that connections hold", memory.buffers())?;
         page.gauge("memory_bytes", "What limits.memory_bytes bounds, as the account of memory has it", memory.total())?;
         page.gauge("memory_bytes_max", "Value of limits.memory_bytes", memory.bytes_max())?;

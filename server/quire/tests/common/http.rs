@@ -17,9 +17,13 @@ pub(crate) struct Page {
 
 /// GET on a new connection; the error is the connection's.
 pub(crate) fn try_get(address: SocketAddr, path: &str) -> std::io::Result<Page> {
+    try_get_as(address, path, "*/*")
+}
+
+fn try_get_as(address: SocketAddr, path: &str, accepted: &str) -> std::io::Result<Page> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: {accepted}\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
@@ -31,6 +35,11 @@ pub(crate) fn try_get(address: SocketAddr, path: &str) -> std::io::Result<Page> 
 
 pub(crate) fn get(address: SocketAddr, path: &str) -> Page {
     try_get(address, path).unwrap_or_else(|error| panic!("GET {path}: {error}"))
+}
+
+/// GET of a page in this media type.
+pub(crate) fn get_as(address: SocketAddr, path: &str, accepted: &str) -> Page {
+    try_get_as(address, path, accepted).unwrap_or_else(|error| panic!("GET {path}: {error}"))
 }
 
 /// The value of a counter or gauge on `/metrics`, given as there: `name{label="value"}`.

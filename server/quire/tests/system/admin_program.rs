@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use super::terminal::{QUIRE, Terminal};
 use crate::common::{
+    http,
     process::{self, Server, Start},
     store::{BOOK, folder, folder_with, one},
+    wait_for,
 };
 
 /// The output of a command that ended with this code.
@@ -43,6 +45,39 @@ async fn a_command_answers_over_the_network_as_in_the_console() {
     assert!(text(&server.operate(&["help"], ""), 0).contains("update <id> <price>"));
     assert_eq!(text(&server.operate(&["exit"], ""), 0), "");
     assert!(server.is_running());
+}
+
+#[test]
+fn settings_are_read_again_and_named() {
+    let folder = folder();
+    let set = |text: &str| fs::write(folder.path().join("quire.toml"), text).expect("a file");
+    set("[limits]\nlog_tails = 4\n");
+    let server = Server::start(folder.path());
+    let reload = |exit| text(&server.operate(&["reload"], ""), exit);
+    let others = "; the server's log has the outcome of the other files\n";
+    assert_eq!(reload(0), format!("no setting has changed{others}"));
+    set("[limits]\nconnections = 20\nlog_tails = 4\nquantity = 2000\ntopic_bytes = 17\n");
+    let now = "limits.connections=20, limits.quantity=2000 hold from now on";
+    assert_eq!(reload(0), format!("{now}; limits.topic_bytes hold from the next start on{others}"));
+    assert_eq!(http::metric(server.address, "quire_connections_max"), 20);
+    set("[limits]\nlog_tails = \"many\"\n");
+    let refused = server.operate(&["reload"], "");
+    assert_eq!(text(&refused, 1), "");
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reason.contains("limits.log_tails") && reason.contains("many"), "{reason}");
+
+    // A file that hangs takes one thread, and others are refused.
+    let file = folder.path().join("quire.toml");
+    fs::remove_file(&file).expect("it goes");
+    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("mkfifo runs");
+    assert!(made.success());
+    let hangs = server.operate(&["reload", "--timeout", "1s"], "");
+    assert_eq!(hangs.status.code(), Some(4), "{hangs:?}");
+    let refused = server.operate(&["reload"], "");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("being read already"), "{refused:?}");
+    fs::write(&file, "").expect("it is read");
+    fs::remove_file(&file).expect("it goes");
+    wait_for("the reading's end", || server.operate(&["reload"], "").status.success().then_some(()));
 }
 
 #[tokio::test]
@@ -305,28 +340,4 @@ async fn connections_are_listed_and_cut_and_a_backup_comes_over_the_network() {
     text(&server.operate(&["backup", name], ""), 2);
     text(&server.operate(&["backup", "--force", name], ""), 0);
     text(&process::run(folder.path(), &["restore", "shop.backup", "--data", "restored"], ""), 0);
-}
-
-#[test]
-fn the_commands_of_the_page_on_running_a_shop_work() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/shop.md");
-    let page = fs::read_to_string(page).expect("the page");
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let address = server.address.to_string();
-    let lines = page.lines().filter_map(|line| line.strip_prefix("    quire "));
-    let mut count = 0;
-    for line in lines {
-        let mut words = shlex::split(line).expect("a command line");
-        match words[0].as_str() {
-            "admin" => words.insert(1, address.clone()),
-            _ => words.extend(["--data".to_owned(), "data".to_owned()]),
-        }
-        let done = process::run(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>(), "");
-        // No connection has its id.
-        let wanted = i32::from(words.get(2).is_some_and(|word| word == "cut"));
-        assert_eq!(done.status.code(), Some(wanted), "{line}: {done:?}");
-        count += 1;
-    }
-    assert!(count > 20, "{count}");
 }

@@ -171,7 +171,8 @@ fn a_database_from_a_newer_version_is_named_with_both_versions() {
     drop(newer);
     let known = bookstore::store::VERSION;
     let wanted = format!(
-        "data/bookstore.db has schema version 1000, and this program knows versions up to {known}; use a newer quire"
+        "data/bookstore.db has schema version 1000, and this program knows versions up to {known}; use a newer quire, \
+         or restore a backup that this one made"
     );
     refuses_data(folder.path(), &wanted);
 }

@@ -78,6 +78,11 @@ fn a_value_out_of_range_is_named_with_the_range() {
     names(&refused("", &size), &["limits.message_bytes is '2 GiB', from --set; it must be a size from 1 KiB to 1 GiB"]);
     let size = start.clone().set("limits.message_bytes=64M");
     names(&refused("", &size), &["limits.message_bytes is '64M', from --set; it must be a size, as 64 MiB"]);
+    for endpoint in ["http://127.0.0.1:4318/v1/traces", "http://collector:4317/?a=b", "collector"] {
+        let collector = start.clone().set(&format!("trace.endpoint={endpoint}"));
+        let wanted = "it must be the URL of a collector for OTLP/gRPC without a path, as http://127.0.0.1:4317";
+        names(&refused("", &collector), &[&format!("trace.endpoint is '{endpoint}', from --set; {wanted}")]);
+    }
     let origins = start.clone().set("server.cors_origins=https://shop.example, localhost:5173");
     names(
         &refused("", &origins),
@@ -224,4 +229,33 @@ fn what_print_config_shows_can_be_read_back() {
         shown.lines().map(|line| line.split(" # ").next().unwrap_or_default().trim_end().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(values(&again.stdout), values(&first.stdout));
+}
+
+#[test]
+fn a_start_logs_its_version_and_where_its_settings_data_and_ports_are() {
+    let folder = folder();
+    let listening = |start: &Start| {
+        let server = start.serve(folder.path());
+        let log = server.log.text();
+        let line = log.lines().find(|line| line.contains("\"listening\"")).expect("it listens");
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let fields = line["fields"].clone();
+        assert_eq!(
+            (&fields["address"], &fields["version"]),
+            (&server.address.to_string().into(), &env!("CARGO_PKG_VERSION").into())
+        );
+        let ports = [("tasks are served", "address"), ("the RPC game has", "grpc"), ("the RPC game has", "lean")];
+        for (words, key) in ports {
+            let port = server.address_after(words, key).expect("a port of its own").to_string();
+            assert!(fields["ports"].as_str().is_some_and(|ports| ports.contains(&port)), "no {port} in {fields}");
+        }
+        let path = |key: &str| fields[key].as_str().expect("a path").to_owned();
+        (path("settings"), path("data"))
+    };
+    let at = |name: &str| folder.path().canonicalize().expect("a folder").join(name).display().to_string();
+    assert_eq!(listening(&Start::default()), ("none".to_owned(), at("data")));
+    fs::write(folder.path().join("quire.toml"), "").expect("a file");
+    assert_eq!(listening(&Start::default()).0, at("quire.toml"));
+    fs::write(folder.path().join("other.toml"), "").expect("a file");
+    assert_eq!(listening(&Start::default().flag("--config").flag("other.toml")).0, at("other.toml"));
 }

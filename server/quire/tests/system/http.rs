@@ -92,27 +92,57 @@ fn pages_of_the_origins_in_the_settings_may_call_and_others_may_not() {
     assert!(allowed_by(&Start::default().set("server.cors_origins=*").serve(folder.path()), "https://any.example"));
 }
 
+/// The families of a page with their types; each has its help, and no other lines are there than those of our families.
+fn families(page: &str) -> HashSet<&str> {
+    let (mut families, mut described) = (HashSet::new(), "");
+    for line in page.lines() {
+        let named = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE ")).unwrap_or(line);
+        let is_ours = ["quire_", "process_"].iter().any(|prefix| named.starts_with(prefix));
+        let is_open = page.ends_with("# EOF\n") && (line == "# EOF" || line.starts_with("# UNIT"));
+        assert!((is_ours || is_open) && !named.starts_with("quire_quire_"), "{line}");
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            described = help;
+        }
+        if let Some(family) = line.strip_prefix("# TYPE ") {
+            assert!(families.insert(family), "twice: {line}");
+            let name = family.split(' ').next().unwrap_or_default();
+            assert!(described.strip_prefix(name).is_some_and(|help| help.len() > 5), "{line} after {described}");
+        }
+    }
+    families
+}
+
 #[tokio::test]
-async fn metrics_are_open_metrics_with_one_name_each() {
+async fn metrics_are_open_metrics_if_that_is_accepted_and_otherwise_the_format_before() {
     let folder = folder();
     let server = Server::start(folder.path());
     server.shop().buy(one(BOOK)).await.expect("an answer");
     server.shop().buy(one(1)).await.expect("an answer");
-    let page = http::get(server.address, "/metrics");
+    // As Prometheus 2 and 3 do.
+    let accepted = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                    text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+    let page = http::get_as(server.address, "/metrics", accepted);
     assert!(page.head.contains("application/openmetrics-text; version=1.0.0"), "{}", page.head);
     assert!(page.body.ends_with("# EOF\n"));
-    let mut families = HashSet::new();
-    for line in page.body.lines() {
-        let name = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE ")).unwrap_or(line);
-        let name = name.split([' ', '{']).next().unwrap_or_default();
-        let named = ["quire_", "process_"].iter().any(|prefix| name.starts_with(prefix));
-        assert!(line == "# EOF" || line.starts_with("# UNIT") || named, "{line}");
-        assert!(!name.starts_with("quire_quire_"), "{line}");
-        if line.starts_with("# TYPE") {
-            assert!(families.insert(name.to_owned()), "twice: {line}");
-        }
+    let older = http::get(server.address, "/metrics");
+    assert!(older.head.contains("text/plain; version=0.0.4"), "{}", older.head);
+    let (families, older) = (families(&page.body), families(&older.body));
+    assert_eq!(families.len(), older.len());
+    let families_and_older = [
+        ("quire_purchases counter", "quire_purchases_total counter"),
+        ("process_cpu_seconds counter", "process_cpu_seconds_total counter"),
+        ("quire_build info", "quire_build_info gauge"),
+        ("quire_books gauge", "quire_books gauge"),
+        ("quire_grpc_call_duration_seconds histogram", "quire_grpc_call_duration_seconds histogram"),
+    ];
+    for (family, as_older) in families_and_older {
+        assert!(families.contains(family) && older.contains(as_older), "{family} {as_older}");
     }
     let value = |series: &str| http::metric(server.address, series);
+    let (version, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let build = format!("quire_build_info{{version=\"{version}\",profile=\"{profile}\",arch=\"{arch}\"}}");
+    assert_eq!(value(&build), 1);
     assert_eq!(value("quire_purchases_total{outcome=\"bought\"}"), 1);
     assert_eq!(value("quire_purchases_total{outcome=\"no_such_book\"}"), 1);
     assert_eq!(value("quire_books"), 4);

@@ -24,7 +24,7 @@ use crate::common::{
     disk::SmallDisk,
     http, poll,
     process::{Server, Start},
-    store::folder,
+    store::{BOOK, folder, one},
 };
 
 const ROUNDS: u32 = 12;
@@ -242,6 +242,23 @@ async fn the_service_is_on_unless_it_is_turned_off_and_forgets_unless_it_is_told
     let server = Start::default().set("kv.enabled=false").serve(folder.path());
     let off = client(server.channel()).create(create("k", b"v".to_vec())).await.expect_err("off");
     assert_eq!(off.code(), Code::Unimplemented);
+    server.stop();
+}
+
+#[tokio::test]
+async fn one_in_16_writes_is_timed_in_the_queue_and_each_batchs_commit() {
+    let folder = folder();
+    let server = durable().serve(folder.path());
+    let counts = || {
+        ["kv_queue", "kv_commit", "ledger_queue"]
+            .map(|name| http::metric(server.address, &format!("quire_{name}_seconds_count")))
+    };
+    assert_eq!(counts(), [0; 3]);
+    for number in 1..=17_u64 {
+        client(server.channel()).create(create(&number.to_string(), b"v".to_vec())).await.expect("created");
+        server.shop().buy(one(BOOK)).await.expect("an answer");
+        assert_eq!(counts(), [number.div_ceil(16), number, number.div_ceil(16)]);
+    }
     server.stop();
 }
 

@@ -170,6 +170,22 @@ async fn damage_stops_the_key_value_service_alone_and_is_named_everywhere() {
     server.stop();
 }
 
+#[tokio::test]
+async fn a_failed_flush_of_the_first_start_costs_nothing_at_a_power_cut() {
+    let folder = folder();
+    let disk = LostPages::under(&folder.path().join("data"));
+    disk.fail("kv/version", 0, 1, 0);
+    durable().on(&disk).serve(folder.path()).stop();
+    assert_eq!(disk.failures_left(), 0);
+    let mut server = durable().on(&disk).serve(folder.path());
+    put(&client(&server), "key").await;
+    server.kill();
+    disk.power_cut();
+    let server = durable().serve(folder.path());
+    assert!(has(&client(&server), "key").await);
+    server.stop();
+}
+
 const ROUNDS: u64 = 6;
 const WRITERS: u64 = 16;
 const KEYS_EACH: u64 = 4;

@@ -1,11 +1,12 @@
 //! Each limit reached: refused at once and by name, counted, and without effect on others.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-use bookstore::grpc::wire::{BookTopicRequest, HelloRequest, ListRequest, TailLogRequest};
+use bookstore::grpc::wire::{BookTopicRequest, HelloRequest, ItemNumberRequest, ListRequest, TailLogRequest};
 use kv::grpc::wire::{CreateRequest, DeleteRequest, RetrieveRequest, key_value_service_client::KeyValueServiceClient};
 use quire_rpc::{Code, Status};
 use tokio::task::JoinSet;
@@ -44,6 +45,45 @@ async fn a_connection_too_many_is_told_and_closed() {
     first.hello(hello()).await.expect("those inside are not disturbed");
     drop(second);
     poll("a place", async || (http::get(server.address, "/").status == 200).then_some(())).await;
+}
+
+#[tokio::test]
+async fn limits_change_at_a_signal_and_end_nothing_that_was_admitted() {
+    let folder = folder();
+    let set = |text: &str| fs::write(folder.path().join("quire.toml"), text).expect("a file");
+    set("[limits]\nlog_tails = 4\n");
+    let server = Start::default().serve(folder.path());
+    let (shop, admin) = (server.shop(), server.admin());
+    let tail = || admin.tail_log(TailLogRequest { after_number: Some(0) });
+    let mut first = tail().await.expect("a stream").into_inner();
+    assert!(first.message().await.expect("an entry").is_some());
+    let many = ItemNumberRequest { quantity: Some(1001), ..one(BOOK) };
+    shop.buy(many.clone()).await.expect_err("more than a purchase may have");
+    let connections = || http::metric(server.address, "quire_connections_max");
+    let before = connections();
+
+    set(
+        "[limits]\nconnections = 2\nlog_tails = 1\nquantity = 2000\nreservations = 1\ntopic_bytes = 17\n[kv]\nwatchers = 5\n",
+    );
+    server.signal("HUP");
+    let said = server.log.until("hold from the next start on");
+    let applied =
+        "kv.watchers=5, limits.connections=2, limits.log_tails=1, limits.quantity=2000, limits.reservations=1";
+    let line = |said: &str, what: &str| said.lines().find(|line| line.contains(what)).expect("a line").to_owned();
+    assert!(line(&said, "hold from now on").contains(&format!("\"settings\":\"{applied}\"")), "{said}");
+    assert!(line(&said, "from the next start on").contains("\"settings\":\"limits.topic_bytes\""), "{said}");
+    assert_eq!((before, connections()), (4096, 2));
+    assert!(!shop.buy(many).await.expect("an answer: sold out").into_inner().success);
+    exhausted(tail().await, "log_tails");
+    assert!(first.message().await.expect("an entry").is_some(), "it goes on");
+    let second = server.shop();
+    exhausted(second.hello(hello()).await, "connections");
+
+    set("[limits]\nconnections = 3\n");
+    server.signal("HUP");
+    server.log.until("limits.log_tails=16");
+    poll("room", async || second.hello(hello()).await.ok()).await;
+    tail().await.expect("a stream");
 }
 
 #[tokio::test]

@@ -47,4 +47,5 @@ mod tasks;
 mod terminal;
 mod tokens;
 mod two_servers;
+mod upgrades;
 mod verify;

@@ -52,7 +52,7 @@ async fn a_deadline_that_passes_while_a_purchase_waits_leaves_its_outcome_unknow
     other.execute_batch("COMMIT").expect("the lock is given back");
     assert_eq!(done.status.code(), Some(4), "{done:?}");
     let text = said(&done);
-    assert!(text.starts_with("it is not known whether book 12365 was bought: "), "{text}");
+    assert!(text.starts_with("it is not known whether 'buy 12365 2' was done: "), "{text}");
     assert!(!text.contains("cannot be reached"), "{text}");
     let again = text.lines().last().expect("a command").trim();
     assert!(again.ends_with(&format!("{address} buy 12365 2")), "{again}");

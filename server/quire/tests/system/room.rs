@@ -456,6 +456,24 @@ fn settings_are_shown_with_their_sources_and_without_secrets() {
 }
 
 #[test]
+fn settings_are_read_again_by_a_form() {
+    let folder = folder();
+    let set = |text: &str| fs::write(folder.path().join("quire.toml"), text).expect("a file");
+    let server = Server::start(folder.path());
+    let reload = |text: &str| {
+        set(text);
+        let page = get(&server, "/admin/settings", "");
+        let done = post(&server, "/admin/settings/reload", &form(&page, "/admin/settings/reload"), "");
+        get(&server, &location(&done), "").body
+    };
+    let done = reload("[limits]\nquantity = 2000\ntopic_bytes = 17\n");
+    assert!(done.contains("limits.quantity=2000 hold from now on. limits.topic_bytes hold from the next"), "{done}");
+    assert!(between(&done, "id=\"limits.quantity\"", "</tr>").contains("2000"));
+    let wrong = reload("[limits]\nquantity = \"many\"\n");
+    assert!(between(&wrong, "class=\"outcome bad\"", "</p>").contains("limits.quantity"), "{wrong}");
+}
+
+#[test]
 fn records_are_found_by_a_column() {
     let folder = folder();
     fs::write(folder.path().join("rows.csv"), "name,colour\none,<red>\ntwo,blue\nthree,<red>\n").expect("a file");

@@ -219,15 +219,13 @@ fn history_lasts_from_one_session_to_the_next_and_only_the_owner_can_read_it() {
 }
 
 #[test]
-fn topics_and_ids_are_completed() {
+fn commands_are_completed_and_on_the_server_topics_and_ids() {
     let folder = folder();
     let server = Server::start(folder.path());
     let Some(mut terminal) = Terminal::run(folder.path(), &format!("{QUIRE} client {}", server.address)) else {
         return;
     };
     terminal.screen.until("quire client> ");
-    terminal.command("search distributed s\t\r", "Dummies");
-    terminal.command("lookup 534\t\r", "Hugs");
     // A completed word ends with a blank.
     terminal.command("loo\t53573\r", "Dummies");
     terminal.press(CTRL_D);

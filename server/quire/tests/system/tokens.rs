@@ -55,6 +55,8 @@ pub(crate) fn channel(server: &Server, protocol: Protocol, token: Option<&'stati
             request.metadata_mut().insert("authorization", &format!("Bearer {token}")).expect("a legal value");
         }
         request.metadata_mut().insert("x-request-id", "request 7").expect("a legal value");
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        request.metadata_mut().insert("traceparent", parent).expect("a legal value");
         Ok(())
     })
 }

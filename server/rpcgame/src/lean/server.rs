@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hosting::access::{Admitted, Authenticator, Challenge, Denied};
 use hosting::{Acceptor, Client, Permit};
-use quire_net::{Accept, before, handshake, turned_on};
+use quire_net::{Accept, QUIET_MAX, before, handshake, turned_on};
 use quire_rpc::rustls::ServerConfig;
 use quire_rpc::server::{CUT, Charge, ConnectionRegistry, ListedCaller, Memory};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
@@ -65,7 +65,7 @@ type End = (LeanEnd, String);
 impl Server {
     /// Ends of games are reported to `games`. `drain` is the time that a running game has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
-        let acceptor = Acceptor::new("rpcgame.lean_connections", limits.connections_max);
+        let acceptor = Acceptor::new("rpcgame.lean_connections", limits.connections_max.clone());
         Self {
             games,
             acceptor,
@@ -141,7 +141,7 @@ impl Server {
         let (stream, caller) = (listed.metered(stream), listed.caller());
         let mut connection = Connection { server: self, stream, session, input: Input::default(), charge };
         let Some(permit) = permit else {
-            let fault = Fault::too_many_connections(self.limits.connections_max);
+            let fault = Fault::too_many_connections(self.limits.connections_max.get());
             connection.session.end(fault.clone());
             let _ = timeout(REFUSAL_TIMEOUT, connection.write()).await;
             return (LeanEnd::Superfluous, fault.to_string());
@@ -251,14 +251,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Runs the connection to its end; `Ok` if it must be cut because it holds too much memory.
     async fn run(&mut self, permit: &Permit, mut draining: watch::Receiver<bool>) -> Result<(), End> {
         let Server { games, limits, drain, .. } = self.server;
-        let mut idle_at = Instant::now() + limits.idle;
-        let (mut is_draining, mut is_leaving) = (false, false);
+        let mut active_at = Instant::now();
+        let mut idle_at = active_at + limits.idle;
+        // Set by a drain: the connection's end, if no game begins before.
+        let mut stops_at = None;
+        let mut is_leaving = false;
         loop {
             let mut rest = self.input.bytes();
             let before = rest.len();
             let received = self.session.receive(&mut rest);
             if rest.len() < before {
-                idle_at = Instant::now() + limits.idle;
+                active_at = Instant::now();
+                idle_at = active_at + limits.idle;
             }
             let taken = before - rest.len();
             self.input.consume(taken);
@@ -272,23 +276,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 games.note_ended(ended, last);
             }
             received.map_err(|fault| (fault.code.end(), fault.to_string()))?;
-            is_draining |= *draining.borrow();
-            if is_draining && self.session.is_between_games() {
+            if stops_at.is_none() && *draining.borrow() {
+                stops_at = Some(active_at + QUIET_MAX);
+            }
+            let between_games = self.session.is_between_games();
+            if ended > 0 || !between_games {
+                stops_at = stops_at.map(|_| active_at);
+            }
+            if between_games && stops_at.is_some_and(|at| at <= Instant::now()) {
                 return Err(self.end(FaultCode::Stopping, "the server stops").await);
             }
-            if is_leaving && self.session.is_between_games() {
+            if is_leaving && between_games {
                 return Err(self.end(FaultCode::Limit, REPLACED).await);
             }
-            permit.set_busy(!self.session.is_between_games());
+            permit.set_busy(!between_games);
             // Frames that came while output was waiting are still there.
             if taken > 0 && !self.input.is_empty() {
                 continue;
             }
             let held_bytes = self.held_bytes();
+            let wakes_at = stops_at.filter(|_| between_games).map_or(idle_at, |at| idle_at.min(at));
             let read = tokio::select! {
                 biased;
                 read = self.charge.unless_cut(held_bytes, self.input.read(&mut self.stream)) => read,
-                () = tokio::time::sleep_until(idle_at) => {
+                () = tokio::time::sleep_until(wakes_at) => {
+                    if wakes_at < idle_at {
+                        continue;
+                    }
                     return Err(self.end(FaultCode::Idle, "no frame came for too long").await);
                 }
                 () = permit.leave(), if !is_leaving => {
@@ -297,8 +311,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                     idle_at = idle_at.min(Instant::now() + *drain);
                     continue;
                 }
-                () = turned_on(&mut draining), if !is_draining => {
-                    is_draining = true;
+                () = turned_on(&mut draining), if stops_at.is_none() => {
+                    stops_at = Some(active_at + QUIET_MAX);
                     continue;
                 }
             };

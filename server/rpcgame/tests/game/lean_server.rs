@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quire_rpc::server::Memory;
 use rpcgame::driver::{Input, Options, Pair, Transport, play};
@@ -64,7 +64,7 @@ async fn plays(address: SocketAddr) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_too_many_is_told_and_closed() {
-    let (address, server) = serve_lean(Limits { connections_max: 1, ..Limits::default() }).await;
+    let (address, server) = serve_lean(Limits { connections_max: 1.into(), ..Limits::default() }).await;
     let first = connect(address);
     wait_for("the first connection", || server.games().counts().lean_connections() == 1).await;
     assert_eq!(told(connect(address)), FaultCode::Limit);
@@ -206,7 +206,16 @@ async fn a_server_that_stops_lets_the_game_end_and_tells_the_others() {
     client.send([(0, &b"name"[..], 1)].into_iter()).unwrap();
     say(&mut playing, &mut client);
     playing.read_exact(&mut [0; 15]).unwrap();
+    let begun_at = Instant::now();
+    let mut beginning = connect(address);
+    wait_for("the connections", || games.counts().lean_connections() == 3).await;
     stop.send(()).unwrap();
+    // A server that was too slow has closed it, perhaps unread, but not before this time.
+    let _ = beginning.write_all(hello().output());
+    let mut answer = [0; 5];
+    let read = beginning.read_exact(&mut answer);
+    let is_late = begun_at.elapsed() >= quire_net::QUIET_MAX;
+    assert!(is_late || read.is_ok() && answer[4] == 0x81, "a frame that was on its way is answered");
     assert_eq!(told(between_games), FaultCode::Stopping);
     client.done(Sums { client: 0, server: 0 });
     say(&mut playing, &mut client);

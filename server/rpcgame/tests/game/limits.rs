@@ -114,7 +114,7 @@ async fn what_waits_when_the_game_ends_is_told_so() {
 
 #[tokio::test]
 async fn a_game_too_many_is_refused_until_another_is_over() {
-    let (address, games) = serve(GameLimits { games_max: 2, ..GameLimits::default() }).await;
+    let (address, games) = serve(GameLimits { games_max: 2.into(), ..GameLimits::default() }).await;
     let (first, second, third) = (client(address).await, client(address).await, client(address).await);
     send(&first, 1, "one", 1).await.unwrap();
     send(&second, 1, "one", 1).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_game_too_many_is_refused_until_another_is_over() {
 
 #[tokio::test]
 async fn a_game_that_is_over_is_not_counted_and_leaves_room_for_another() {
-    let (address, games) = serve(GameLimits { games_max: 1, ..GameLimits::default() }).await;
+    let (address, games) = serve(GameLimits { games_max: 1.into(), ..GameLimits::default() }).await;
     let (first, second) = (client(address).await, client(address).await);
     for client in [&first, &second, &first] {
         assert_eq!(games.count(), 0);

@@ -184,7 +184,7 @@ async fn what_is_in_flight_is_answered_when_the_server_stops() {
         let lab = Lab::new(&Settings { concurrency, ..Settings::default() });
         let (mut client, idle) = (lab.client(), lab.client());
         client.send("1:42\n").await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
         let start = Instant::now();
         lab.stop.send_replace(true);
         assert_eq!(idle.end().await, (vec![], "drained"));
@@ -192,6 +192,27 @@ async fn what_is_in_flight_is_answered_when_the_server_stops() {
         client.send("1:1\n").await;
         assert_eq!(client.end().await, (vec![io(42).0], "drained"), "{concurrency:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_on_its_way_is_answered_when_the_server_stops() {
+    let lab = Lab::new(&Settings::default());
+    let (mut answered, mut connected, silent) = (lab.client(), lab.client(), lab.client());
+    answered.send("0:41\n").await;
+    assert_eq!(answered.receive(1).await, [137]);
+    let start = Instant::now();
+    lab.stop.send_replace(true);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for client in [&mut answered, &mut connected] {
+        client.send("0:68\n").await;
+        assert_eq!(client.receive(1).await, [180]);
+    }
+    for client in [answered, connected] {
+        assert_eq!(client.closed().await, "drained");
+    }
+    assert!(start.elapsed() < Duration::from_millis(150), "each is closed behind its reply");
+    assert_eq!(silent.closed().await, "drained");
+    assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,6 +46,7 @@ pub(crate) fn router(room: &Room) -> Router {
         .route("/admin/work", get(work::work))
         .route("/admin/backups", get(backups::backups).post(backups::make))
         .route("/admin/settings", get(settings::settings))
+        .route("/admin/settings/reload", post(settings::reload))
         .fallback(nothing_here);
     let files = Router::new()
         .route("/admin/catalogue/import", get(import::form).post(import::preview))

@@ -2,7 +2,10 @@
 
 use axum::{extract::State, http::StatusCode, response::Response};
 
+use operate::Reloaded;
+
 use super::{
+    door::Sent,
     operator::Operator,
     state::{Room, respond},
     views::{Piece, SettingRow, SettingsPage},
@@ -11,7 +14,7 @@ use crate::{request::query, visit::Visit};
 
 pub(crate) async fn settings(State(room): State<Room>, visit: Visit, operator: Operator) -> Response {
     let is_short = query(&visit.uri, "given").is_some();
-    let all = &room.services().settings.0;
+    let all = room.services().settings.now();
     let (mut sections, mut given): (Vec<(String, Vec<SettingRow>)>, usize) = (Vec::new(), 0);
     for setting in all.iter() {
         let is_default = setting.source == "default";
@@ -38,6 +41,21 @@ pub(crate) async fn settings(State(room): State<Room>, visit: Visit, operator: O
     }
     let frame = room.frame(&visit, &operator, "/admin/settings");
     respond(StatusCode::OK, &SettingsPage { frame, sections, given, all: all.len(), is_short })
+}
+
+/// Reads settings and files again.
+pub(crate) async fn reload(State(room): State<Room>, visit: Visit, operator: Operator, sent: Sent) -> Response {
+    let (operate, by) = (room.services().operate.clone(), operator.actor());
+    let work = Box::pin(async move {
+        let Reloaded { applied, waiting } = operate.reload(by.as_str()).await.map_err(|error| format!("{error}."))?;
+        let holding = |settings: Vec<String>, holds| match settings.as_slice() {
+            [] => String::new(),
+            settings => format!(" {} hold {holds}.", settings.join(", ")),
+        };
+        let (now, later) = (holding(applied, "from now on"), holding(waiting, "from the next start on"));
+        Ok(format!("The settings are read; the log shows the outcome of the other files.{now}{later}"))
+    });
+    room.act(&visit, &operator, sent.once(), ("reload".to_owned(), "/admin/settings"), work).await
 }
 
 /// A line of Markdown as text and code; of a link its text.

@@ -11,19 +11,22 @@ use crate::{
     money::Cents,
 };
 
-/// `PostgreSQL` accepts payloads of fewer than 8,000 bytes. A book takes up to 57, a range of numbers up to 42.
-const ITEMS_MAX: usize = 139;
+/// `PostgreSQL` accepts payloads of fewer than 8,000 bytes. A book takes up to 68, a range of numbers up to 42.
+const ITEMS_MAX: usize = 117;
 
 /// While notifications cannot be sent, more ranges of numbers than this are left to readers of the log.
 pub(super) const RANGES_MAX: usize = 10_000;
+
+/// State of a book after a log entry: the entry's number, stock, price and held copies.
+pub(super) type Shown = (i64, u32, Cents, u32);
 
 /// State of books after log entries.
 #[derive(Debug, Default)]
 pub(super) struct Announcement {
     /// Numbers of completely announced transactions.
     numbers: RangeInclusiveSet<i64>,
-    /// The newest entry of each book, with stock and price after it.
-    books: FxHashMap<BookId, (i64, u32, Cents)>,
+    /// The newest entry of each book, with its state after it.
+    books: FxHashMap<BookId, Shown>,
 }
 
 /// A payload.
@@ -31,8 +34,8 @@ pub(super) struct Announcement {
 struct Note {
     /// First and last: every committed entry with a number between them is in this or an earlier note.
     numbers: Vec<(i64, i64)>,
-    /// Id, entry number, stock, price in cents.
-    books: Vec<(i32, i64, u32, i64)>,
+    /// Id, entry number, stock, price in cents, held copies.
+    books: Vec<(i32, i64, u32, i64, u32)>,
 }
 
 impl Announcement {
@@ -40,11 +43,11 @@ impl Announcement {
         self.numbers.extend(drawn);
     }
 
-    pub(super) fn add_book(&mut self, id: BookId, (number, stock, price): (i64, u32, Cents)) {
+    pub(super) fn add_book(&mut self, id: BookId, shown: Shown) {
         match self.books.entry(id) {
-            Entry::Occupied(mut there) if there.get().0 < number => *there.get_mut() = (number, stock, price),
+            Entry::Occupied(mut there) if there.get().0 < shown.0 => *there.get_mut() = shown,
             Entry::Occupied(_) => {}
-            Entry::Vacant(free) => _ = free.insert((number, stock, price)),
+            Entry::Vacant(free) => _ = free.insert(shown),
         }
     }
 
@@ -63,15 +66,15 @@ impl Announcement {
         self.numbers.iter().cloned()
     }
 
-    pub(super) fn books(&self) -> impl Iterator<Item = (BookId, (i64, u32, Cents))> {
+    pub(super) fn books(&self) -> impl Iterator<Item = (BookId, Shown)> {
         self.books.iter().map(|(id, state)| (*id, *state))
     }
 
     /// Payloads, to be sent in this order: numbers come after their books.
     pub(super) fn payloads(&self) -> Vec<String> {
         let numbers: Vec<_> = self.numbers.iter().map(|range| (*range.start(), *range.end())).collect();
-        let books: Vec<_> =
-            self.books().map(|(id, (number, stock, price))| (id.get(), number, stock, price.get())).collect();
+        let row = |(id, (number, stock, price, held)): (BookId, Shown)| (id.get(), number, stock, price.get(), held);
+        let books: Vec<_> = self.books().map(row).collect();
         let books = books.chunks(ITEMS_MAX).map(|books| Note { books: books.to_vec(), numbers: Vec::new() });
         let numbers = numbers.chunks(ITEMS_MAX).map(|numbers| Note { numbers: numbers.to_vec(), books: Vec::new() });
         books.chain(numbers).filter_map(|note| serde_json::to_string(&note).ok()).collect()
@@ -85,9 +88,9 @@ impl Announcement {
             // The set computes the number after the last one.
             announcement.add_numbers((first <= last && last < i64::MAX).then_some(first..=last));
         }
-        for (id, number, stock, price) in note.books {
+        for (id, number, stock, price, held) in note.books {
             let stock = (stock <= STOCK_MAX).then_some(stock)?;
-            announcement.add_book(BookId::new(id)?, (number, stock, Cents::new(price)?));
+            announcement.add_book(BookId::new(id)?, (number, stock, Cents::new(price)?, held));
         }
         Some(announcement)
     }
@@ -103,7 +106,7 @@ mod tests {
         let price = Cents::new(100_000_000_000).expect("the highest price");
         for number in 0..300 {
             let id = BookId::new(i32::MAX - number).expect("an id");
-            announcement.add_book(id, (i64::MAX - i64::from(number), i32::MAX.cast_unsigned(), price));
+            announcement.add_book(id, (i64::MAX - i64::from(number), STOCK_MAX, price, STOCK_MAX));
             let first = i64::MAX - 3 * i64::from(number) - 2;
             announcement.add_numbers([first..=first + 1]);
         }
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn rejects_other_payloads() {
         for payload in
-            ["", "{}", "later", r#"{"numbers":[],"books":[[0,1,2,3]]}"#, r#"{"numbers":[],"books":[[1,1,2,-3]]}"#]
+            ["", "{}", "later", r#"{"numbers":[],"books":[[0,1,2,3,0]]}"#, r#"{"numbers":[],"books":[[1,1,2,-3,0]]}"#]
         {
             assert!(Announcement::read(payload).is_none(), "{payload}");
         }
@@ -134,8 +137,8 @@ mod tests {
         let (id, price) = (BookId::new(1).expect("an id"), Cents::new(1).expect("a price"));
         let mut announcement = Announcement::default();
         for number in [5, 7, 6] {
-            announcement.add_book(id, (number, 1, price));
+            announcement.add_book(id, (number, 1, price, 0));
         }
-        assert_eq!(announcement.books().collect::<Vec<_>>(), [(id, (7, 1, price))]);
+        assert_eq!(announcement.books().collect::<Vec<_>>(), [(id, (7, 1, price, 0))]);
     }
 }

@@ -17,9 +17,9 @@ use super::{
     },
     errors::PostgresError,
     link::Link,
-    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, insert},
+    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, insert, sums},
     schema::{CHANNEL, First},
-    store::{DatabaseError, prepared, runtime},
+    store::{DatabaseError, look, prepared, runtime},
     target::Target,
 };
 use crate::{
@@ -86,7 +86,7 @@ impl Importer {
             let all = format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id");
             let mut rows = pin!(client.query_raw(&all, Vec::<i32>::new()).await.map_err(sql)?);
             while let Some(row) = rows.try_next().await.map_err(sql)? {
-                show(book(&row, 0).map_err(failed)?)?;
+                show(book(&row, 0).map_err(failed)?.0)?;
             }
             Ok(())
         })
@@ -120,23 +120,22 @@ impl Copier {
         Ok(Self { runtime, link })
     }
 
+    /// Sums of the database, which is not changed; `None` if it has no tables.
+    pub(crate) fn look(url: &str, settings: &Settings) -> Result<Option<Sums>, DatabaseError> {
+        let runtime = runtime().map_err(DatabaseError::Threads)?;
+        let target = Target::new(url, settings.database_ca.as_deref(), settings.database_timeout)?;
+        runtime.block_on(look(&target))
+    }
+
     pub(crate) fn sums(&self) -> Result<Sums, String> {
         let row = self.runtime.block_on(self.link.client.query_one(Sums::QUERY, &[])).map_err(error_text)?;
-        let number = |column: usize| row.try_get::<_, i64>(column).map_err(error_text);
-        Ok(Sums {
-            books: number(0)?,
-            copies: number(1)?,
-            cents: number(2)?,
-            entries: number(3)?,
-            last_number: number(4)?,
-            sold: number(5)?,
-            keys: number(6)?,
-        })
+        sums(&row).map_err(error_text)
     }
 
     /// Begins the rows of the catalogue.
     pub(crate) fn books(&self) -> Result<Rows<'_>, String> {
-        self.rows("book", BOOK_COLUMNS, &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT4, Type::INT8, Type::BOOL])
+        let columns = BOOK_COLUMNS.trim_end_matches(", held");
+        self.rows("book", columns, &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT4, Type::INT8, Type::BOOL])
     }
 
     /// Begins the rows of the log.
@@ -152,6 +151,7 @@ impl Copier {
             Type::BYTEA,
             Type::INT8,
             Type::TEXT,
+            Type::INT8,
         ];
         self.rows("entry", ENTRY_COLUMNS, &types)
     }
@@ -160,6 +160,19 @@ impl Copier {
         let sql = format!("COPY {table} ({columns}) FROM STDIN BINARY");
         let sink = self.runtime.block_on(self.link.client.copy_in(&sql)).map_err(error_text)?;
         Ok(Rows { runtime: &self.runtime, into: Box::pin(BinaryCopyInWriter::new(sink, types)) })
+    }
+
+    /// Opens the reservations that began with the entries of these numbers. Returns how many there are.
+    pub(crate) fn hold(&self, numbers: &[i64]) -> Result<i64, String> {
+        // Their holders are known as far as their keys have owners.
+        let sql = "WITH begun AS (INSERT INTO hold (book_id, number, quantity, until_ms, holder) \
+            SELECT book_id, number, quantity, until_ms, key_owner FROM entry WHERE number = ANY($1::bigint[]) \
+            AND idempotency_key IS NOT NULL AND quantity IS NOT NULL AND until_ms IS NOT NULL RETURNING book_id, quantity), \
+            shown AS (UPDATE book SET held = s.copies FROM \
+            (SELECT book_id, sum(quantity) AS copies FROM begun GROUP BY book_id) s WHERE id = s.book_id) \
+            SELECT count(*) FROM begun";
+        let row = self.runtime.block_on(self.link.client.query_one(sql, &[&numbers])).map_err(error_text)?;
+        row.try_get(0).map_err(error_text)
     }
 
     /// Commits; new numbers continue above `last_number`, and servers are notified.
@@ -191,8 +204,8 @@ impl Rows<'_> {
         let (book, key) = (entry.book.get(), entry.key.as_ref().map(IdempotencyKey::as_bytes));
         let owner = entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default().stored();
         let actor = entry.actor.as_ref().map(Actor::as_str);
-        let Entry { number, time_ms, before, after, .. } = entry;
-        self.write(&[number, time_ms, &kind, &book, &quantity, before, after, &key, &owner, &actor])
+        let Entry { number, time_ms, before, after, until_ms, .. } = entry;
+        self.write(&[number, time_ms, &kind, &book, &quantity, before, after, &key, &owner, &actor, until_ms])
     }
 
     /// Ends the rows.

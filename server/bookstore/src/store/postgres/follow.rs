@@ -32,7 +32,6 @@ use super::{
     target::{Pulse, Target},
     visible::{Version, Visible},
 };
-use crate::domain::NewBook;
 
 /// Least time between two checks, so that busy servers do not overload each other with notifications.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -63,11 +62,18 @@ const UNANNOUNCED: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::b
     LATERAL (SELECT FROM entry WHERE number BETWEEN first AND last LIMIT 1) found)";
 
 /// The current state of the books that entries above a number concern.
-const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents, b.listed \
+const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents, b.listed, b.held \
     FROM (SELECT book_id, max(number) AS number FROM entry WHERE number > $1 GROUP BY book_id) t \
     LEFT JOIN book b ON b.id = t.book_id";
 
 const NEWEST: &str = "SELECT coalesce(max(number), 0) FROM entry WHERE number <= $1";
+
+/// Replicas of the primary; no row for a user who may not see their states.
+const REPLICAS: &str = "SELECT count(*) FROM pg_stat_replication \
+    WHERE state = 'streaming' AND application_name <> 'pg_basebackup' HAVING pg_has_role('pg_read_all_stats', 'USAGE')";
+
+/// Time between two counts of them.
+const REPLICAS_PAUSE: Duration = Duration::from_secs(10);
 
 /// A number up to which nothing is missing once all transactions with lower ids have ended.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +111,8 @@ pub(super) struct Follower {
     reload_at: Option<Bound>,
     /// Horizon up to which this connection has published the newest entry; another may have ended before doing so.
     published: i64,
+    /// Time at which replicas were counted.
+    counted_at: Option<Instant>,
 }
 
 impl Follower {
@@ -144,6 +152,7 @@ impl Follower {
             bounds: VecDeque::new(),
             reload_at: None,
             published: -1,
+            counted_at: None,
         };
         follower.load().await?;
         follower.look().await?;
@@ -168,7 +177,7 @@ impl Follower {
         }
         let sql = format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id");
         let mut rows = pin!(client.query_raw(&sql, Vec::<i32>::new()).await?);
-        let mut books: Vec<NewBook> = Vec::new();
+        let mut books = Vec::new();
         while let Some(row) = rows.try_next().await? {
             books.push(book(&row, 0)?);
         }
@@ -209,6 +218,12 @@ impl Follower {
         }
         if self.reload_at.take_if(|bound| bound.is_passed(ended)).is_some() {
             self.load().await?;
+        }
+        if self.counted_at.is_none_or(|counted_at| counted_at.elapsed() >= REPLICAS_PAUSE) {
+            let count = timed(self.timeout, async { Ok(self.link.client.query_opt(REPLICAS, &[]).await?) }).await;
+            // Without the count, readers are served all the same.
+            self.visible.set_replicas(count.ok().flatten().and_then(|row| row.try_get(0).ok()));
+            self.counted_at = Some(Instant::now());
         }
         Ok(())
     }
@@ -300,6 +315,7 @@ pub(super) async fn follow(
                 tracing::warn!(reason = error.reason(), store = %target.name, "reads do not follow the database");
             }
             is_lost = true;
+            visible.set_replicas(None);
             sleep(reconnect_pause()).await;
         }
     }

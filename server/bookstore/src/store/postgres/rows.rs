@@ -8,6 +8,7 @@ use super::{
     super::{
         facts::BookFacts,
         interface::{code, kind},
+        sums::Sums,
     },
     errors::PostgresError,
 };
@@ -16,9 +17,9 @@ use crate::{
     money::Cents,
 };
 
-pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents, listed";
+pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents, listed, held";
 pub(super) const ENTRY_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor";
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor, until_ms";
 
 /// Inserts many log entries per statement from the arrays of [`Columns`]. A function in FROM would materialize each
 /// array.
@@ -28,12 +29,26 @@ pub(super) const APPEND: &str = "INSERT INTO entry \
     unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[]), \
     unnest($9::bigint[])";
 
-/// As [`APPEND`], with the actors of operators' entries.
-pub(super) const APPEND_OPERATORS: &str = "INSERT INTO entry \
-    (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor) \
+/// As [`APPEND`], with the last columns, which most entries lack.
+pub(super) const APPEND_WHOLE: &str = "INSERT INTO entry \
+    (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner, actor, until_ms) \
     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::integer[]), \
     unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[]), \
-    unnest($9::bigint[]), unnest($10::text[])";
+    unnest($9::bigint[]), unnest($10::text[]), unnest($11::bigint[])";
+
+/// The row of [`Sums::QUERY`].
+pub(super) fn sums(row: &Row) -> Result<Sums, tokio_postgres::Error> {
+    let number = |column: usize| row.try_get::<_, i64>(column);
+    Ok(Sums {
+        books: number(0)?,
+        copies: number(1)?,
+        cents: number(2)?,
+        entries: number(3)?,
+        last_number: number(4)?,
+        sold: number(5)?,
+        keys: number(6)?,
+    })
+}
 
 fn wrong(column: &str, value: impl std::fmt::Display) -> PostgresError {
     PostgresError::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))
@@ -43,19 +58,23 @@ pub(super) fn book_id(id: i32) -> Result<BookId, PostgresError> {
     BookId::new(id).ok_or_else(|| wrong("a book's id", id))
 }
 
-/// State of a book, from three columns from `column` on.
+/// State of a book, from four columns from `column` on.
 pub(super) fn book_facts(row: &Row, column: usize) -> Result<BookFacts, PostgresError> {
     let (stock, cents): (i32, i64) = (row.try_get(column)?, row.try_get(column + 1)?);
-    let stock = u32::try_from(stock).map_err(|_| wrong("a stock", stock))?;
+    let stock = copies(stock)?;
     let price = Cents::new(cents).ok_or_else(|| wrong("a price", cents))?;
-    Ok(BookFacts { stock, price, listed: row.try_get(column + 2)? })
+    Ok(BookFacts { stock, price, listed: row.try_get(column + 2)?, held: copies(row.try_get(column + 3)?)? })
 }
 
-/// A book from the columns of [`BOOK_COLUMNS`], which begin at `column`.
-pub(super) fn book(row: &Row, column: usize) -> Result<NewBook, PostgresError> {
-    let BookFacts { stock, price, listed } = book_facts(row, column + 3)?;
+fn copies(count: i32) -> Result<u32, PostgresError> {
+    u32::try_from(count).map_err(|_| wrong("a stock", count))
+}
+
+/// A book and its held copies from the columns of [`BOOK_COLUMNS`], which begin at `column`.
+pub(super) fn book(row: &Row, column: usize) -> Result<(NewBook, u32), PostgresError> {
+    let BookFacts { stock, price, listed, held } = book_facts(row, column + 3)?;
     let id = book_id(row.try_get(column)?)?;
-    Ok(NewBook { id, title: row.try_get(column + 1)?, topic: row.try_get(column + 2)?, stock, price, listed })
+    Ok((NewBook { id, title: row.try_get(column + 1)?, topic: row.try_get(column + 2)?, stock, price, listed }, held))
 }
 
 /// A log entry from the columns of [`ENTRY_COLUMNS`].
@@ -74,7 +93,7 @@ pub(super) fn entry(row: &Row) -> Result<Entry, PostgresError> {
         after,
         key: key.map_err(|fault| PostgresError::Contents(fault.to_string()))?,
         actor: row.try_get::<_, Option<&str>>(9)?.map(Actor::named),
-        until_ms: None,
+        until_ms: row.try_get(10)?,
     })
 }
 
@@ -90,8 +109,9 @@ pub(super) struct Columns<'e> {
     pub(super) afters: Vec<Option<i64>>,
     pub(super) keys: Vec<Option<&'e [u8]>>,
     pub(super) owners: Vec<i64>,
-    /// For [`APPEND_OPERATORS`]; empty if no entry has one.
+    /// For [`APPEND_WHOLE`]; empty if no entry has one of them.
     pub(super) actors: Vec<Option<&'e str>>,
+    pub(super) untils: Vec<Option<i64>>,
 }
 
 impl<'e> Columns<'e> {

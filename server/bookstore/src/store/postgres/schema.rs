@@ -7,16 +7,17 @@
 use tokio_postgres::{Client, error::SqlState};
 
 use super::{
+    super::sums::Sums,
     errors::{PostgresError, reason},
-    rows::insert,
+    rows::{insert, sums},
 };
 use crate::{domain::NewBook, sample};
 
 /// Channel of the trigger's notifications of other programs' changes.
 pub(super) const CHANNEL: &str = "quire_book";
 
-/// Channel of servers' [`Announcement`](super::announcements::Announcement). Any role may notify on any channel, so its name is a secret: only
-/// those who may read the tables know it.
+/// Channel of servers' [`Announcement`](super::announcements::Announcement). Any role may notify on any channel, so its
+/// name is a secret: only those who may read the tables know it.
 pub(super) const ANNOUNCEMENT_CHANNEL: &str = "SELECT news_channel FROM quire_schema";
 
 /// Two numbers unlikely to be used by other programs' locks ("Quir", and the schema).
@@ -26,7 +27,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
 pub(super) const NUMBERS_A_VALUE: i64 = 32;
 
 /// Each step migrates from the version equal to its index to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 /// A book's row is updated in place (HOT) by most sales, so its page has room for versions.
 const V1: &str = r#"
@@ -79,6 +80,37 @@ const V4: &str = "ALTER TABLE entry ADD key_owner bigint NOT NULL DEFAULT 0; DRO
 /// Operators' entries have an actor, and books can be delisted.
 const V5: &str = "ALTER TABLE entry ADD actor text; ALTER TABLE book ADD listed boolean NOT NULL DEFAULT true;\n";
 
+/// Reservations: an entry has the end of a reservation's time, and a key may have a second entry, which ends the
+/// reservation. The index has this as its second column, where most keys leave a byte. The open ones are rows of
+/// `hold`; each change of them is under the lock of the book's row, whose `held` is the sum of their copies. A book
+/// that comes back after its removal gets that by the trigger.
+const V6: &str = r#"
+ALTER TABLE entry ADD until_ms bigint;
+DROP INDEX entry_key;
+CREATE UNIQUE INDEX entry_key ON entry (idempotency_key,
+    (kind = 6 AND ("before" > "after") IS NOT TRUE OR kind = 2 AND ("before" = "after") IS TRUE), key_owner)
+    WHERE idempotency_key IS NOT NULL;
+ALTER TABLE book ADD held integer NOT NULL DEFAULT 0 CHECK (held >= 0), ADD CHECK (stock <= 2147483647 - held);
+CREATE TABLE hold (
+    book_id  integer NOT NULL,
+    number   bigint  NOT NULL,
+    quantity integer NOT NULL,
+    until_ms bigint  NOT NULL,
+    holder   bigint  NOT NULL,
+    PRIMARY KEY (book_id, number)
+);
+CREATE INDEX hold_until ON hold (until_ms);
+CREATE FUNCTION book_held() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE book SET held = s.copies FROM (SELECT book_id, sum(quantity) AS copies FROM
+        (SELECT book_id, quantity FROM hold JOIN added ON added.id = book_id FOR UPDATE OF hold) h GROUP BY book_id) s
+    WHERE book.id = s.book_id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER book_held AFTER INSERT ON book REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION book_held();
+"#;
+
 /// Logs changes by other programs; a server's sessions set `quire.ledger` and write the log themselves. Made if
 /// missing.
 const TRIGGER: &str = r#"
@@ -125,9 +157,9 @@ const TRIGGER_THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger \
 /// Reason why the tables cannot be used. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// No permission to create them.
+    /// No permission to create or change them.
     #[error(
-        "the user of ledger.url may not create tables ({reason}); let someone who may run this, and grant the user all \
+        "the user of ledger.url may not create or change tables ({reason}); let someone who may run this, and grant the user all \
          rights on the tables and the sequences:\n{sql}"
     )]
     Rights {
@@ -138,7 +170,8 @@ pub enum SchemaError {
     },
     /// Written by a later release.
     #[error(
-        "the database has schema version {found}, and this program knows versions up to {known}; use a newer quire"
+        "the database has schema version {found}, and this program knows versions up to {known}; use a newer quire, or restore a \
+         backup from before"
     )]
     Newer {
         /// Its version.
@@ -183,17 +216,12 @@ pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, S
         return Err(SchemaError::Newer { found: done, known: MIGRATIONS.len() });
     }
     let is_logged: bool = transaction.query_one(TRIGGER_THERE, &[]).await?.try_get(0)?;
-    let steps = MIGRATIONS[done..].concat();
-    // Each version has a trigger of its own.
-    let trigger = if is_logged && steps.is_empty() { "" } else { TRIGGER };
-    let version = MIGRATIONS.len();
-    let sql = format!("{steps}{trigger}UPDATE quire_schema SET version = {version};\n");
     if !is_logged && found.is_some() {
         tracing::warn!(
             "the trigger of the books was gone and is made again; what other programs changed meanwhile is not in the log"
         );
     }
-    if !steps.is_empty() || !is_logged {
+    if let Some(sql) = steps(done, is_logged) {
         transaction.batch_execute(&sql).await.map_err(|error| match error.code() {
             Some(&SqlState::INSUFFICIENT_PRIVILEGE) => SchemaError::Rights { reason: reason(&error), sql },
             _ => error.into(),
@@ -207,6 +235,42 @@ pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, S
     transaction.commit().await?;
     Ok(is_new)
 }
+
+/// Statements that bring a database from this version to the current one; `None` if there is nothing to do.
+fn steps(version: usize, is_logged: bool) -> Option<String> {
+    let steps = MIGRATIONS[version..].concat();
+    // Each version has a trigger of its own.
+    let sql = format!("{steps}{TRIGGER}UPDATE quire_schema SET version = {};\n", MIGRATIONS.len());
+    (!steps.is_empty() || !is_logged).then_some(sql)
+}
+
+/// Sums of a database that can be migrated, without a change; `None` if it has no tables.
+pub(super) async fn look(client: &mut Client) -> Result<Option<Sums>, SchemaError> {
+    let transaction = client.build_transaction().read_only(true).start().await?;
+    let found = version(&transaction).await?;
+    let done = found.unwrap_or(0);
+    if done > MIGRATIONS.len() {
+        return Err(SchemaError::Newer { found: done, known: MIGRATIONS.len() });
+    }
+    let is_logged = transaction.query_one(TRIGGER_THERE, &[]).await?.try_get(0)?;
+    if let Some(sql) = steps(done, is_logged)
+        && let Some(reason) = transaction.query_one(MISSING_RIGHTS, &[]).await?.try_get(0)?
+    {
+        return Err(SchemaError::Rights { reason, sql });
+    }
+    if found.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(sums(&transaction.query_one(Sums::QUERY, &[]).await?)?))
+}
+
+/// Rights that [`steps`] need and the user does not have, as one text or NULL. Only an owner may alter a table.
+const MISSING_RIGHTS: &str = "SELECT string_agg(missing, ', ' ORDER BY missing) FROM (\
+    SELECT 'no right to create in the schema' WHERE NOT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) \
+    UNION ALL SELECT 'not the owner of ' || relname FROM pg_catalog.pg_class WHERE relname IN \
+    ('book', 'entry', 'entry_number', 'quire_schema') AND pg_table_is_visible(oid) AND NOT pg_has_role(relowner, 'USAGE') \
+    UNION ALL SELECT 'not the owner of ' || proname FROM pg_catalog.pg_proc WHERE proname = 'book_changed' \
+    AND pg_function_is_visible(oid) AND NOT pg_has_role(proowner, 'USAGE')) AS rights (missing)";
 
 /// Initial contents of a new database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

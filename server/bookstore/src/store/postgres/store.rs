@@ -14,12 +14,15 @@ use tokio::{
 };
 
 use super::{
-    super::interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, Store, Which},
+    super::{
+        interface::{Broken, Found, LedgerConnection, Page, ReadFuture, SalesSums, Store, Which},
+        sums::Sums,
+    },
     errors::PostgresError,
     follow::{Follower, follow, start},
     link::{Link, connect, reconnect_pause},
     read::Readers,
-    schema::{First, SchemaError, migrate},
+    schema::{self, First, SchemaError, migrate},
     target::{Target, TargetError},
     transaction::PostgresConnection,
     visible::Visible,
@@ -168,6 +171,13 @@ pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, Data
     Ok(link)
 }
 
+/// Sums of the database, which is not changed; `None` if it has no tables.
+pub(super) async fn look(target: &Target) -> Result<Option<Sums>, DatabaseError> {
+    let mut link = connect(target).await.map_err(|error| refused(target, &error))?;
+    let schema = |reason| DatabaseError::Schema { name: target.name.clone(), reason };
+    schema::look(&mut link.client).await.map_err(schema)
+}
+
 fn refused(target: &Target, error: &PostgresError) -> DatabaseError {
     let (name, reason) = (target.name.clone(), error.reason());
     if error.is_away() { DatabaseError::Unreachable { name, reason } } else { DatabaseError::Refused { name, reason } }
@@ -209,6 +219,10 @@ impl Store for PostgresStore {
 
     fn age(&self) -> Option<Duration> {
         Some(self.visible.age())
+    }
+
+    fn replicas(&self) -> Option<u64> {
+        self.visible.replicas()
     }
 
     fn log(&self, page: Page, count: usize) -> ReadFuture<'_, Vec<Entry>> {

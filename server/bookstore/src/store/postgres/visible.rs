@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// State of a book after the entry with this number; `None` if removed.
-pub(super) type Version = (BookId, i64, Option<NewBook>);
+pub(super) type Version = (BookId, i64, Option<(NewBook, u32)>);
 
 /// Numbers that distinguish old from new information.
 #[derive(Debug, Default)]
@@ -66,6 +66,8 @@ pub(super) struct Visible {
     begun: Instant,
     /// Last time the view was current, in milliseconds after `begun`.
     current_ms: AtomicI64,
+    /// Replicas of the primary; -1 if their number is not known.
+    replicas: AtomicI64,
 }
 
 impl Visible {
@@ -77,6 +79,7 @@ impl Visible {
             committed: Notify::new(),
             begun: Instant::now(),
             current_ms: AtomicI64::new(0),
+            replicas: AtomicI64::new(-1),
         }
     }
 
@@ -87,10 +90,10 @@ impl Visible {
         for change in &changes.books {
             let number = numbers.get(&change.id).copied().unwrap_or_default();
             if let Some(price) = Cents::new(change.price_cents.1) {
-                announcement.add_book(change.id, (number, change.stock.1, price));
+                announcement.add_book(change.id, (number, change.stock.1, price, change.held.1));
             }
         }
-        // Without its numbers other servers read the transaction in the log: an announcement has stocks and prices alone.
+        // Without its numbers other servers read the transaction in the log: an announcement has no texts.
         if changes.puts.is_empty() {
             announcement.add_numbers(drawn);
         }
@@ -151,12 +154,14 @@ impl Visible {
     }
 
     /// Replaces all books, current up to `horizon`. Later entries are read next.
-    pub(super) fn replace(&self, books: Vec<NewBook>, horizon: i64) {
+    pub(super) fn replace(&self, books: Vec<(NewBook, u32)>, horizon: i64) {
         let mut topics = HashSet::<Arc<str>>::new();
-        let books = books.into_iter().map(|book| {
+        let books = books.into_iter().map(|(book, held)| {
             let topic = topics.get(&*book.topic).map_or_else(|| Arc::from(&*book.topic), Arc::clone);
             topics.insert(Arc::clone(&topic));
-            Arc::new(Book::new(book, topic))
+            let book = Book::new(book, topic);
+            book.publish_held(held);
+            Arc::new(book)
         });
         let catalogue = Catalogue::from_ordered(books.collect());
         let mut known = self.lock();
@@ -180,6 +185,15 @@ impl Visible {
         self.current_ms.store(i64::try_from(since.as_millis()).unwrap_or(i64::MAX), Relaxed);
     }
 
+    pub(super) fn set_replicas(&self, count: Option<i64>) {
+        self.replicas.store(count.unwrap_or(-1), Relaxed);
+    }
+
+    /// Number of the primary's replicas, if it is known.
+    pub(super) fn replicas(&self) -> Option<u64> {
+        u64::try_from(self.replicas.load(Relaxed)).ok()
+    }
+
     /// Greatest age of the view.
     pub(super) fn age(&self) -> Duration {
         let current = Duration::from_millis(self.current_ms.load(Relaxed).unsigned_abs());
@@ -190,7 +204,7 @@ impl Visible {
 impl Known {
     fn show(&mut self, announcement: &Announcement, shelf: &Shelf) {
         let catalogue = shelf.load();
-        for (id, (number, stock, price)) in announcement.books() {
+        for (id, (number, stock, price, held)) in announcement.books() {
             if !self.is_newer(id, number) {
                 continue;
             }
@@ -198,6 +212,7 @@ impl Known {
                 Some(book) => {
                     self.versions.insert(id, number);
                     book.publish(stock, price);
+                    book.publish_held(held);
                 }
                 // Another program just added it.
                 None => self.is_unannounced = true,
@@ -213,7 +228,7 @@ impl Known {
     fn put(&mut self, changes: &Changes, numbers: &FxHashMap<BookId, i64>, shelf: &Shelf) {
         let newer = changes.puts.iter().filter_map(|put| {
             let (id, number) = (put.after.id, *numbers.get(&put.after.id)?);
-            self.is_newer(id, number).then(|| (id, number, put.after.clone()))
+            self.is_newer(id, number).then(|| (id, number, (put.after.clone(), put.held)))
         });
         let newer: Vec<_> = newer.collect();
         self.versions.extend(newer.iter().map(|(id, number, _)| (*id, *number)));
@@ -246,7 +261,7 @@ mod tests {
 
     fn visible() -> Visible {
         let visible = Visible::new(Arc::default());
-        visible.replace(sample::books().collect(), 0);
+        visible.replace(sample::books().map(|book| (book, 0)).collect(), 0);
         visible.lacking(0);
         visible
     }
@@ -254,7 +269,7 @@ mod tests {
     fn announcement(numbers: RangeInclusive<i64>, id: i32, number: i64, stock: u32) -> Announcement {
         let mut announcement = Announcement::default();
         announcement.add_numbers([numbers]);
-        announcement.add_book(BookId::new(id).expect("an id"), (number, stock, Cents::default()));
+        announcement.add_book(BookId::new(id).expect("an id"), (number, stock, Cents::default(), 0));
         announcement
     }
 

@@ -21,6 +21,7 @@ use super::{
     open::{Role, check, open},
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
     schema,
+    wal::log_path,
 };
 use crate::{
     domain::{Entry, EntryKind, NewBook},
@@ -167,12 +168,43 @@ pub(crate) enum FreezeError {
     InUse,
 }
 
-/// A file locked for this program only.
+/// A file that does not change while it is read.
 pub(crate) struct Frozen(Connection);
 
 impl Frozen {
-    /// Locks the file until dropped. Fails if any program has it open, even an idle one.
+    /// Locks the file until dropped, and migrates it. Fails if any program has it open, even an idle one.
     pub(crate) fn open(path: &Path) -> Result<Self, FreezeError> {
+        let mut connection = Self::locked(path)?;
+        let failed = |error: rusqlite::Error| FreezeError::Open(OpenError::from_sqlite(path, &error));
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
+        // No other program can come between: the lock on the file stays.
+        if schema::identity(&connection).map_err(failed)?.version < schema::VERSION {
+            schema::migrate(&mut connection, |_| Ok(())).map_err(failed)?;
+        }
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        Ok(Self(connection))
+    }
+
+    /// Reads the file as it is now, and changes nothing. True if another program has it open.
+    pub(crate) fn look(path: &Path, settings: &Settings) -> Result<(Self, bool), FreezeError> {
+        let failed = |error: rusqlite::Error| FreezeError::Open(OpenError::from_sqlite(path, &error));
+        let had_wal = log_path(path).exists();
+        let (file, is_in_use) = match Self::locked(path) {
+            Err(FreezeError::InUse) => (reader(path, settings).map_err(FreezeError::Absent)?, true),
+            locked => (locked?, false),
+        };
+        if is_in_use {
+            drop(checked_snapshot(&file, path).map_err(FreezeError::Open)?);
+        } else if !had_wal {
+            // The close deletes the empty WAL that the lock made.
+            file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
+        }
+        file.execute_batch("BEGIN").map_err(failed)?;
+        Ok((Self(file), is_in_use))
+    }
+
+    /// The file, checked, with a lock that keeps other programs out until it is closed.
+    fn locked(path: &Path) -> Result<Connection, FreezeError> {
         if !path.exists() {
             return Err(FreezeError::Absent(CopyError::Absent(path.to_owned())));
         }
@@ -181,7 +213,7 @@ impl Frozen {
             _ => FreezeError::Open(OpenError::from_sqlite(path, &error)),
         };
         let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(path, access).map_err(failed)?;
+        let connection = Connection::open_with_flags(path, access).map_err(failed)?;
         // A file that is refused stays as it is.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
         // Before any read: a connection that already has the WAL open does not lock the whole file.
@@ -190,13 +222,12 @@ impl Frozen {
         check(&connection, path).map_err(FreezeError::Open)?;
         check_frozen(&connection, path).map_err(FreezeError::Open)?;
         connection.execute_batch("COMMIT").map_err(failed)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
-        // No other program can come between: the lock on the file stays.
-        if schema::identity(&connection).map_err(failed)?.version < schema::VERSION {
-            schema::migrate(&mut connection, |_| Ok(())).map_err(failed)?;
-        }
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-        Ok(Self(connection))
+        Ok(connection)
+    }
+
+    /// The file's schema.
+    pub(crate) fn schema(&self) -> Result<i64, String> {
+        schema::identity(&self.0).map(|found| found.version).map_err(|error| reason(&error))
     }
 
     pub(crate) fn sums(&self) -> Result<Sums, String> {
@@ -214,10 +245,18 @@ impl Frozen {
         self.0.query_row(Sums::QUERY, (), read).map_err(|error| reason(&error))
     }
 
-    /// Reservations in the log.
-    pub(crate) fn reservations(&self) -> Result<i64, String> {
-        let sql = "SELECT count(*) FROM entry WHERE kind = 6 AND quantity > 0 AND \"before\" > \"after\"";
-        self.0.query_row(sql, (), |row| row.get(0)).map_err(|error| reason(&error))
+    /// The numbers of the entries that began the open reservations.
+    pub(crate) fn open_holds(&self) -> Result<Vec<i64>, String> {
+        let mut numbers = Vec::new();
+        self.each(
+            "SELECT number FROM hold",
+            |row| row.get(0),
+            |number| {
+                numbers.push(number);
+                true
+            },
+        )?;
+        Ok(numbers)
     }
 
     /// Visits books by id until `show` returns false.

@@ -136,7 +136,7 @@ fn reread(shared: &Shared, writer: &Writer, state: &mut State) -> Result<(), Bro
         let reason = "its log does not hold all that was acknowledged; restore the files from a backup";
         return Err(Broken(reason.to_owned()));
     }
-    *state = State::load(writer, &shared.shelf, &shared.settings, &shared.clock, tree)?;
+    *state = State::load(writer, &shared.shelf, &shared.settings, &shared.clock, shared.longest_ms, tree)?;
     shared.last_number.send_replace(state.last_number);
     Ok(())
 }

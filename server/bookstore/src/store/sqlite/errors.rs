@@ -1,12 +1,16 @@
 //! `SQLite`'s errors: for operators the problem and its remedy in one line, for callers a fault.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use commit::Moved;
 use rusqlite::{Error, ErrorCode};
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
 
 use super::{
     super::interface::{Broken, TransactionError},
@@ -35,7 +39,10 @@ pub enum OpenError {
     #[error("{0} is an SQLite database of another program; name another folder with --data")]
     Foreign(PathBuf),
     /// Written by a later release.
-    #[error("{path} has schema version {found}, and this program knows versions up to {known}; use a newer quire")]
+    #[error(
+        "{path} has schema version {found}, and this program knows versions up to {known}; use a newer quire, or restore a backup that \
+         this one made"
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -112,12 +119,12 @@ impl From<OpenError> for Broken {
     }
 }
 
-/// True if permissions prevent opening the file, which `SQLite` does not report.
+/// True if permissions prevent opening the file, which `SQLite` does not report. It is not opened to learn that: to close it
+/// again would drop all of the process's locks on it.
 fn not_writable(path: &Path) -> bool {
-    let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
-    opened.is_err_and(|reason| {
-        matches!(reason.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
-    })
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let allowed = access(if path.exists() { path } else { folder }, Access::WRITE_OK);
+    allowed.is_err_and(|reason| matches!(reason, Errno::ACCESS | Errno::PERM | Errno::ROFS))
 }
 
 /// Failure to write the head.

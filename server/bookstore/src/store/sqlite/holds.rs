@@ -10,7 +10,7 @@ use std::{
 use super::writer::Writer;
 use crate::{
     catalogue::Catalogue,
-    domain::{BookId, Entry, IdempotencyKey, KeyOwner},
+    domain::{BookId, Entry, Holder, IdempotencyKey},
 };
 
 /// Most reservations that one transaction ends because their time is over.
@@ -39,15 +39,26 @@ impl Clock {
     }
 }
 
-/// The entries that began the open reservations.
+/// An open reservation.
+pub(super) struct Open {
+    /// The entry that began it.
+    pub(super) reserved: Entry,
+    /// End of its time.
+    until_ms: i64,
+    /// `None` for one without a credential that another process began.
+    pub(super) holder: Option<Holder>,
+}
+
+/// The open reservations.
 #[derive(Default)]
 pub(super) struct Holds {
-    /// Each with the end of its time.
-    entries: HashMap<IdempotencyKey, (Arc<Entry>, i64)>,
+    by_key: HashMap<IdempotencyKey, Arc<Open>>,
     /// By the end of their time and their numbers.
-    by_end: BTreeMap<(i64, i64), Arc<Entry>>,
-    /// Number of reservations of each owner of keys.
-    owners: HashMap<KeyOwner, usize>,
+    by_end: BTreeMap<(i64, i64), Arc<Open>>,
+    /// Number of reservations of each holder that is known.
+    holders: HashMap<Holder, usize>,
+    /// Held copies of each book that has some, in the catalogue or not.
+    copies: HashMap<BookId, u32>,
 }
 
 impl Holds {
@@ -55,66 +66,76 @@ impl Holds {
     /// clock was ahead when they began.
     pub(super) fn load(writer: &Writer, latest_ms: i64) -> rusqlite::Result<Self> {
         let mut holds = Self::default();
-        writer.open_holds()?.into_iter().for_each(|reserved| holds.insert(reserved, latest_ms));
+        writer.open_holds()?.into_iter().for_each(|reserved| holds.insert(reserved, None, latest_ms));
         Ok(holds)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.by_key.len()
     }
 
-    /// Number of reservations of this owner of keys.
-    pub(super) fn of_owner(&self, owner: KeyOwner) -> usize {
-        self.owners.get(&owner).copied().unwrap_or_default()
+    /// Number of reservations of this holder.
+    pub(super) fn of_holder(&self, holder: Holder) -> usize {
+        self.holders.get(&holder).copied().unwrap_or_default()
     }
 
     /// The one with exactly this key.
     pub(super) fn get(&self, key: &IdempotencyKey) -> Option<&Entry> {
-        self.entries.get(key).map(|(reserved, _)| &**reserved)
+        self.by_key.get(key).map(|open| &open.reserved)
     }
 
-    fn insert(&mut self, reserved: Entry, latest_ms: i64) {
+    fn insert(&mut self, reserved: Entry, holder: Option<Holder>, latest_ms: i64) {
         let Some((key, until_ms)) = reserved.key.zip(reserved.until_ms) else { return };
-        let (reserved, until_ms) = (Arc::new(reserved), until_ms.min(latest_ms));
-        self.by_end.insert((until_ms, reserved.number), Arc::clone(&reserved));
-        *self.owners.entry(key.owner()).or_default() += 1;
-        self.entries.insert(key, (reserved, until_ms));
+        let holder = holder.or_else(|| Holder::of_owner(key.owner()));
+        if let Some(holder) = holder {
+            *self.holders.entry(holder).or_default() += 1;
+        }
+        let copies = self.copies.entry(reserved.book).or_default();
+        *copies = copies.saturating_add(reserved.quantity.unwrap_or_default());
+        let open = Arc::new(Open { until_ms: until_ms.min(latest_ms), reserved, holder });
+        self.by_end.insert((open.until_ms, open.reserved.number), Arc::clone(&open));
+        self.by_key.insert(key, open);
     }
 
     /// Adds a committed reservation and shows its copies to readers.
-    pub(super) fn begin(&mut self, reserved: &Entry, catalogue: &Catalogue) {
-        self.insert(reserved.clone(), i64::MAX);
-        if let Some((book, copies)) = catalogue.get_any(reserved.book).zip(reserved.quantity) {
-            book.publish_held(book.held().saturating_add(copies));
-        }
+    pub(super) fn begin(&mut self, reserved: &Entry, holder: Option<Holder>, catalogue: &Catalogue) {
+        self.insert(reserved.clone(), holder, i64::MAX);
+        self.publish(reserved.book, catalogue);
     }
 
     /// Removes the reservation with this key, which has ended.
     pub(super) fn end(&mut self, key: &IdempotencyKey, catalogue: &Catalogue) {
-        let Some((reserved, until_ms)) = self.entries.remove(key) else { return };
-        self.by_end.remove(&(until_ms, reserved.number));
-        if let Some(count) = self.owners.get_mut(&key.owner()) {
+        let Some(open) = self.by_key.remove(key) else { return };
+        let Open { reserved, until_ms, holder } = &*open;
+        self.by_end.remove(&(*until_ms, reserved.number));
+        if let Some((holder, count)) = holder.and_then(|holder| Some((holder, self.holders.get_mut(&holder)?))) {
             *count -= 1;
             if *count == 0 {
-                self.owners.remove(&key.owner());
+                self.holders.remove(&holder);
             }
         }
-        if let Some((book, copies)) = catalogue.get_any(reserved.book).zip(reserved.quantity) {
-            book.publish_held(book.held().saturating_sub(copies));
+        if let Some(copies) = self.copies.get_mut(&reserved.book) {
+            *copies = copies.saturating_sub(reserved.quantity.unwrap_or_default());
+            if *copies == 0 {
+                self.copies.remove(&reserved.book);
+            }
         }
+        self.publish(reserved.book, catalogue);
     }
 
-    /// Shows the held copies of a new catalogue.
-    pub(super) fn publish(&self, catalogue: &Catalogue) {
-        let mut held = HashMap::<BookId, u32>::new();
-        for (reserved, _) in self.entries.values() {
-            let copies = held.entry(reserved.book).or_default();
-            *copies = copies.saturating_add(reserved.quantity.unwrap_or_default());
-        }
-        for (id, copies) in held {
-            if let Some(book) = catalogue.get_any(id) {
-                book.publish_held(copies);
-            }
+    /// The highest id of a book with held copies.
+    pub(super) fn highest(&self) -> Option<BookId> {
+        self.copies.keys().max().copied()
+    }
+
+    /// Copies held of a book.
+    pub(super) fn copies(&self, id: BookId) -> u32 {
+        self.copies.get(&id).copied().unwrap_or_default()
+    }
+
+    fn publish(&self, id: BookId, catalogue: &Catalogue) {
+        if let Some(book) = catalogue.get_any(id) {
+            book.publish_held(self.copies(id));
         }
     }
 
@@ -124,7 +145,7 @@ impl Holds {
     }
 
     /// Those whose time is over, the longest first; not all of them if there are many.
-    pub(super) fn overdue(&self, now_ms: i64) -> impl Iterator<Item = &Entry> {
-        self.by_end.range(..=(now_ms, i64::MAX)).map(|(_, reserved)| &**reserved).take(OVERDUE_MAX)
+    pub(super) fn overdue(&self, now_ms: i64) -> impl Iterator<Item = &Open> {
+        self.by_end.range(..=(now_ms, i64::MAX)).map(|(_, open)| &**open).take(OVERDUE_MAX)
     }
 }

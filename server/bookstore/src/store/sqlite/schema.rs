@@ -169,6 +169,9 @@ fn run(
         created(&transaction)?;
     }
     transaction.commit()?;
+    if !new && done < migrations.len() {
+        tracing::info!(from = found.version, to = migrations.len(), "migrated the store to this program's schema");
+    }
     Ok(new)
 }
 

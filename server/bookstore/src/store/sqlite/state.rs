@@ -40,27 +40,34 @@ impl State {
         shelf: &Shelf,
         settings: &Settings,
         clock: &Clock,
+        longest_ms: i64,
         mut tree: LogTree,
     ) -> rusqlite::Result<Self> {
+        let longest_ms = longest_ms.max(longest_reservation_ms(settings));
+        let holds = Holds::load(writer, clock.now_ms().saturating_add(longest_ms))?;
         let mut topics = HashSet::<Arc<str>>::new();
         let mut books = Vec::new();
         writer.each_book(|book| {
             let topic = topics.get(&*book.topic).map_or_else(|| Arc::from(&*book.topic), Arc::clone);
             topics.insert(Arc::clone(&topic));
-            books.push(Arc::new(Book::new(book, topic)));
+            let held = holds.copies(book.id);
+            let book = Book::new(book, topic);
+            book.publish_held(held);
+            books.push(Arc::new(book));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
-        let longest_ms = i64::from(settings.limits.reservation_seconds) * 1000;
-        let holds = Holds::load(writer, clock.now_ms().saturating_add(longest_ms))?;
         tree.extend(writer.file(), i64::MAX)?;
         // A number in the index is not reused, even if its row is missing.
         tree.skip_to(keys.indexed_up_to());
         let base = LogTree::at_base(writer.file(), u64::MAX)?.frontier().size();
-        let catalogue = Catalogue::from_ordered(books);
-        holds.publish(&catalogue);
-        shelf.replace(catalogue);
+        shelf.replace(Catalogue::from_ordered(books));
         Ok(Self { last_number: tree.last(), keys, holds, tree, base })
     }
+}
+
+/// The longest time of a reservation by the limit now.
+pub(super) fn longest_reservation_ms(settings: &Settings) -> i64 {
+    i64::try_from(settings.limits.reservation_seconds.get()).unwrap_or(i64::MAX).saturating_mul(1000)
 }
 
 pub(super) struct Shared {
@@ -84,6 +91,8 @@ pub(super) struct Shared {
     pub(super) last_number: watch::Sender<i64>,
     pub(super) audit: Audit,
     pub(super) clock: Clock,
+    /// The longest time of a reservation by the limit at the start: a lower one ends none that is open.
+    pub(super) longest_ms: i64,
     pub(super) metrics: Arc<Metrics>,
 }
 

@@ -2,10 +2,11 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use commit::FileIdentity;
+use rusqlite::config::DbConfig;
 use tokio::sync::watch;
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     open::{Role, open},
     read::Readers,
     signed::SignedTree,
-    state::{Shared, State},
+    state::{Shared, State, longest_reservation_ms},
     transaction::SqliteConnection,
     writer::Writer,
 };
@@ -33,6 +34,10 @@ pub(crate) struct SqliteStore {
     shared: Shared,
     readers: Arc<Readers>,
     signed: SignedTree,
+    /// The connection of the start, until the ledger has its own. Without any, another server's failed transaction
+    /// could come back: `SQLite` reads the WAL's pages anew, also those that a failed flush never wrote, and the start,
+    /// which writes them again, is over.
+    first: Mutex<Option<Writer>>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -59,8 +64,11 @@ impl SqliteStore {
         let writer = Writer::new(opened.connection);
         writer.begin_read().map_err(failed)?;
         let clock = settings.clock.as_ref().map_or_else(Clock::start, |clock| Clock::of(Arc::clone(clock)));
-        let state = State::load(&writer, &shelf, &settings, &clock, tree).map_err(failed)?;
-        drop(writer);
+        let longest_ms = longest_reservation_ms(&settings);
+        let state = State::load(&writer, &shelf, &settings, &clock, longest_ms, tree).map_err(failed)?;
+        writer.rollback().map_err(failed)?;
+        // By now another file may have its name: closing it must not remove that one's WAL.
+        writer.file().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
         let file = FileIdentity::of(path).map_err(|reason| unusable(reason.to_string()))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let signed = SignedTree::open(path, Arc::clone(&readers), &settings)?;
@@ -79,9 +87,17 @@ impl SqliteStore {
             lost_pages: AtomicBool::new(false),
             audit,
             clock,
+            longest_ms,
             metrics,
         };
-        Ok(Self { shared, readers, signed })
+        Ok(Self { shared, readers, signed, first: Mutex::new(Some(writer)) })
+    }
+
+    /// Adds the held copies, which are in memory alone, to a book from the file.
+    fn show_held(&self, book: &Book) {
+        if let Some(known) = self.shared.shelf.load().get_any(book.id()) {
+            book.publish_held(known.held());
+        }
     }
 }
 
@@ -89,6 +105,7 @@ impl Store for SqliteStore {
     fn connect(&self) -> Result<Box<dyn LedgerConnection + '_>, Broken> {
         self.shared.check_before_opening()?;
         let opened = open(&self.shared.path, Role::Ledger, &self.shared.settings)?;
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(Box::new(SqliteConnection::new(&self.shared, Writer::new(opened.connection))))
     }
 
@@ -102,10 +119,6 @@ impl Store for SqliteStore {
 
     fn signed_log(&self) -> Option<&dyn SignedLog> {
         Some(&self.signed)
-    }
-
-    fn has_reservations(&self) -> bool {
-        true
     }
 
     fn name(&self) -> String {
@@ -129,17 +142,48 @@ impl Store for SqliteStore {
     }
 
     fn book(&self, id: BookId) -> ReadFuture<'_, Option<Arc<Book>>> {
-        Box::pin(self.readers.book(id))
+        Box::pin(async move {
+            let found = self.readers.book(id).await?;
+            if let Some(book) = &found {
+                self.show_held(book);
+            }
+            Ok(found)
+        })
     }
 
     fn books(&self, which: Which, after: Option<BookId>, count: usize) -> ReadFuture<'_, Books> {
-        Box::pin(self.readers.books(which, after, count))
+        Box::pin(async move {
+            let found = self.readers.books(which, after, count).await?;
+            for book in found.iter() {
+                self.show_held(book);
+            }
+            Ok(found)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::durability::Checkpoints, *};
+    use super::{
+        super::{durability::Checkpoints, wal::log_path},
+        *,
+    };
+
+    #[test]
+    fn from_the_start_on_a_connection_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let store = SqliteStore::open(&path, Settings::default(), Arc::default(), Arc::default()).unwrap();
+        store.shared.audit.stop();
+        let other = || open(&path, Role::Tool, &store.shared.settings).unwrap().connection;
+        drop(other());
+        assert!(log_path(&path).exists(), "the other was not the last, which would remove it");
+        let ledger = store.connect().ok().unwrap();
+        drop(other());
+        assert!(log_path(&path).exists());
+        assert!(store.first.lock().unwrap().is_none(), "it is the ledger's now");
+        drop(ledger);
+    }
 
     #[test]
     fn an_audit_ends_when_the_wal_has_grown_to_its_bound() {

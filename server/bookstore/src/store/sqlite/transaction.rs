@@ -2,7 +2,7 @@
 //! commits and publishes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     mem,
     sync::{MutexGuard, PoisonError},
     time::Instant,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     catalogue::Book,
-    domain::{BookId, EntryKind, IdempotencyKey, KeyOwner, NewBook},
+    domain::{BookId, EntryKind, Holder, IdempotencyKey, NewBook},
     fault::{Fault, Unavailable},
     money::Cents,
 };
@@ -72,7 +72,7 @@ impl LedgerConnection for SqliteConnection<'_> {
         Ok(None)
     }
 
-    fn has_overdue_holds(&self) -> bool {
+    fn has_overdue_holds(&mut self) -> bool {
         self.state().holds.has_overdue(self.shared.clock.now_ms())
     }
 
@@ -121,10 +121,10 @@ impl<'a> SqliteConnection<'a> {
         let numbers = vec![state.last_number + 1..=i64::MAX].into_iter().flatten();
         let mut facts = Facts { numbers, ..Facts::default() };
         match wanted {
-            Wanted::Named { books, keys, .. } => {
+            Wanted::Named { books, keys, holders, .. } => {
                 let found = books.iter().filter_map(|id| catalogue.get_any(*id));
                 facts.books = found.map(|book| (book.id(), facts_of(book))).collect();
-                self.add_holds(state, keys, &mut facts);
+                self.add_holds(state, keys, holders, &mut facts);
                 let others = keys.iter().filter(|key| state.holds.get(key).is_none());
                 let found = state.keys.find(&self.writer, others)?;
                 let reserved = found.earlier.iter().filter(|(_, entry)| entry.kind == EntryKind::Reserved);
@@ -140,7 +140,9 @@ impl<'a> SqliteConnection<'a> {
             Wanted::Whole { books, highest, .. } => {
                 let found = books.iter().filter_map(|id| catalogue.get_any(*id));
                 facts.whole.0 = found.map(|book| (book.id(), NewBook::from(&**book))).collect();
-                facts.whole.1 = catalogue.highest().filter(|_| *highest);
+                facts.whole.1 = catalogue.highest().max(state.holds.highest()).filter(|_| *highest);
+                let held = books.iter().map(|id| (*id, state.holds.copies(*id)));
+                facts.held = held.filter(|(_, copies)| *copies > 0).collect();
             }
             Wanted::Below { amount, after, most } => {
                 // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
@@ -160,18 +162,22 @@ impl<'a> SqliteConnection<'a> {
     }
 
     /// Adds the facts about reservations.
-    fn add_holds(&self, state: &State, keys: &[IdempotencyKey], facts: &mut Facts) {
+    fn add_holds(&self, state: &State, keys: &[IdempotencyKey], holders: &[Holder], facts: &mut Facts) {
         let Shared { clock, settings, .. } = self.shared;
         facts.holds_ms = clock.now_ms();
-        let most = settings.limits.reservations;
+        let most = settings.limits.reservations.get();
         facts.holds_max = most;
-        let left = |most: usize, open: usize| most.cast_signed() - open.cast_signed();
-        facts.holds_left = left(most, state.holds.len());
-        // One owner leaves half of them to others.
-        let owners = keys.iter().map(IdempotencyKey::owner).filter(|owner| *owner != KeyOwner::COMMON);
-        facts.holds_left_to =
-            owners.map(|owner| (owner, left(most.div_ceil(2), state.holds.of_owner(owner)))).collect();
-        facts.overdue = state.holds.overdue(facts.holds_ms).cloned().collect();
+        let mut open: HashMap<_, _> = holders.iter().map(|holder| (*holder, state.holds.of_holder(*holder))).collect();
+        for overdue in state.holds.overdue(facts.holds_ms) {
+            facts.overdue.push(overdue.reserved.clone());
+            if let Some(count) = overdue.holder.and_then(|holder| open.get_mut(&holder)) {
+                *count -= 1;
+            }
+        }
+        facts.holds_left = most.saturating_sub(state.holds.len() - facts.overdue.len());
+        // One holder leaves half of them to others.
+        let left = |(holder, count)| (holder, most.div_ceil(2).saturating_sub(count));
+        facts.holds_left_to = open.into_iter().map(left).collect();
         facts.earlier = keys.iter().filter_map(|key| Some((*key, state.holds.get(key)?.clone()))).collect();
     }
 
@@ -192,7 +198,8 @@ impl<'a> SqliteConnection<'a> {
         })?;
         let touched: Vec<BookId> = touched.into_iter().collect();
         for ids in touched.chunks(FOREIGN_CHUNK) {
-            let books: rusqlite::Result<Vec<_>> = ids.iter().map(|id| Ok((*id, self.writer.book(*id)?))).collect();
+            let read = |id: &BookId| Ok((*id, self.writer.book(*id)?.map(|book| (book, state.holds.copies(*id)))));
+            let books: rusqlite::Result<Vec<_>> = ids.iter().map(read).collect();
             self.shared.shelf.apply(books?);
         }
         if last > state.last_number {
@@ -211,7 +218,7 @@ impl<'a> SqliteConnection<'a> {
         let catalogue = self.shared.shelf.load();
         for entry in self.writer.reservations_after(state.last_number)? {
             if entry.kind == EntryKind::Reserved {
-                state.holds.begin(&entry, &catalogue);
+                state.holds.begin(&entry, None, &catalogue);
             } else if let Some(key) = &entry.key {
                 state.holds.end(key, &catalogue);
             }
@@ -245,7 +252,7 @@ fn write_tree(state: &State, writer: &Writer) -> rusqlite::Result<u64> {
 }
 
 fn facts_of(book: &Book) -> BookFacts {
-    BookFacts { stock: book.stock(), price: book.price(), listed: book.is_listed() }
+    BookFacts { stock: book.stock(), price: book.price(), listed: book.is_listed(), held: book.held() }
 }
 
 /// Writes the rows of a transaction; `None` if a book differs from its copy in memory.
@@ -306,8 +313,8 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
         let mut state = self.connection.state();
         if self.is_stale {
             let tree = state.tree.clone();
-            *state =
-                State::load(writer, &shared.shelf, &shared.settings, &shared.clock, tree).map_err(before_commit)?;
+            *state = State::load(writer, &shared.shelf, &shared.settings, &shared.clock, shared.longest_ms, tree)
+                .map_err(before_commit)?;
         } else {
             self.connection.catch_up(&mut state).map_err(before_commit)?;
         }
@@ -371,12 +378,13 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
         let Some(last) = changes.entries.last() else { return };
         let shared = self.connection.shared;
         let catalogue = shared.shelf.load();
+        let mut holders = changes.holders.iter().copied();
         for entry in &changes.entries {
             if let Some(key) = &entry.key {
                 state.keys.insert(key, entry.number);
             }
             if entry.kind == EntryKind::Reserved {
-                state.holds.begin(entry, &catalogue);
+                state.holds.begin(entry, holders.next(), &catalogue);
             }
         }
         for key in changes.ended.iter().filter_map(|reserved| reserved.key.as_ref()) {
@@ -389,7 +397,7 @@ impl LedgerTransaction for SqliteTransaction<'_, '_> {
             }
         }
         if !changes.puts.is_empty() {
-            shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some(put.after.clone()))));
+            shared.shelf.apply(changes.puts.iter().map(|put| (put.after.id, Some((put.after.clone(), put.held)))));
         }
         shared.last_number.send_replace(last.number);
     }

@@ -94,6 +94,10 @@ impl Writer {
         let mut update = self.connection.prepare_cached(sql)?;
         for change in changes {
             let ((stock_before, stock), (cents_before, cents)) = (change.stock, change.price_cents);
+            if (stock_before, cents_before) == (stock, cents) {
+                // The held copies are in the table of reservations.
+                continue;
+            }
             if update.execute((change.id.get(), stock, cents, stock_before, cents_before))? != 1 {
                 return Ok(false);
             }
@@ -109,7 +113,7 @@ impl Writer {
         )?;
         let sql = format!("INSERT OR IGNORE INTO book ({BOOK_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
         let mut insert = self.connection.prepare_cached(&sql)?;
-        for BookPut { before, after } in puts {
+        for BookPut { before, after, .. } in puts {
             let now = (after.id.get(), &after.title, &after.topic, after.stock, after.price.get(), after.listed);
             let done = match before {
                 None => insert.execute(now)?,

@@ -69,7 +69,8 @@ impl Desk {
         })
     }
 
-    /// Must be called just before a change is sent. Logs it if it is the console's, as a server logs calls of operators.
+    /// Must be called just before a change is sent. Logs it if it is the console's, as a server logs calls of
+    /// operators.
     pub(super) fn sends(&self) {
         self.is_sent.set(true);
         if self.console.is_some() {
@@ -150,6 +151,7 @@ impl Desk {
             Change::Price(id, price) => self.price(*id, *price, out).await,
             Change::Import { file, yes, skip_bad } => self.import(file, *yes, *skip_bad, out).await,
             Change::Cut(connection) => self.cut(*connection, out).await,
+            Change::Reload => self.reload(out).await,
             Change::Backup { file, force } => self.backup(file, *force, out).await,
         }
     }
@@ -206,7 +208,7 @@ impl Desk {
             return Exit::Done;
         }
         let (exit, text, json) = if let Some(error) = error.downcast_ref::<Error>() {
-            let mut text = fault_text(error, &self.address);
+            let mut text = fault_text(error);
             if let (Error::OutcomeUnknown(_), Verb::Change(change)) = (error, verb) {
                 text = unknown(&text, change);
             }
@@ -246,8 +248,11 @@ impl Desk {
 
 /// Text for a change that may have been made.
 fn unknown(cause: &str, change: &Change) -> String {
-    let shows =
-        if matches!(change, Change::Cut(_)) { "connections shows whether it is open" } else { "the log shows it" };
+    let shows = match change {
+        Change::Cut(_) => "connections shows whether it is open",
+        Change::Reload => "the server's log shows it",
+        _ => "the log shows it",
+    };
     format!("it is not known whether this was done: {cause}; {shows}")
 }
 

@@ -3,7 +3,10 @@
 use std::{fs::File, io::Write as _, path::Path};
 
 use anyhow::{Context as _, ensure};
-use quire_client::cli::{Connection, Exit};
+use quire_client::{
+    cli::{Connection, Exit},
+    wire::quire::ReloadReply,
+};
 use quire_terminal::{pager::Pager, screen};
 use serde_json::json;
 use tempfile::NamedTempFile;
@@ -53,6 +56,20 @@ impl Desk {
         } else {
             self.refused(out, &reply.message)
         }
+    }
+
+    pub(super) async fn reload(&self, out: &mut Pager) -> anyhow::Result<Exit> {
+        self.sends();
+        let ReloadReply { applied, waiting, .. } = self.operator.reload().await?;
+        let mut text = Vec::new();
+        for (settings, holds) in [(&applied, "from now on"), (&waiting, "from the next start on")] {
+            if !settings.is_empty() {
+                text.push(format!("{} hold {holds}", settings.join(", ")));
+            }
+        }
+        let text = if text.is_empty() { "no setting has changed".to_owned() } else { text.join("; ") };
+        let text = format!("{text}; the server's log has the outcome of the other files");
+        self.done(out, &text, json!({ "applied": applied, "waiting": waiting }))
     }
 
     /// Writes a backup that the server makes now to a file that only its owner can read.

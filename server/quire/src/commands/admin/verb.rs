@@ -63,6 +63,7 @@ pub(super) enum Change {
     Price(i32, Cents),
     Import { file: PathBuf, yes: bool, skip_bad: bool },
     Cut(u64),
+    Reload,
     Backup { file: PathBuf, force: bool },
 }
 
@@ -124,6 +125,7 @@ impl Verb {
                 ["cut", connection] => Change::Cut(connection.parse().map_err(|_| {
                     Fault::invalid_word("connection", connection, "a number from the list of connections")
                 })?),
+                ["reload"] => Change::Reload,
                 ["backup", file] => Change::Backup { file: file.into(), force: *force },
                 ref wrong => return Err(misused(wrong)),
             };

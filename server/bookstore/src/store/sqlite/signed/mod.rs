@@ -19,7 +19,10 @@ use std::{
 };
 
 use rusqlite::{Connection, Transaction};
-use tlog::{Checkpoint, EntryProof, Frontier, Hash, Node, Signer, Tile, Verifier, inclusion, leaf_hash};
+use tlog::{
+    Checkpoint, EntryProof, Frontier, Hash, Node, Signer, Tile, Verifier, consistency, inclusion, is_consistent,
+    leaf_hash, root,
+};
 use tokio::sync::Semaphore;
 
 use self::{
@@ -39,6 +42,7 @@ use super::{
 use crate::{
     fault::{Fault, Unavailable},
     settings::Settings,
+    witness::{Cosigned, Head},
 };
 
 /// Units that are added before others may use the nodes, and the steps that one request waits for.
@@ -240,29 +244,72 @@ impl Inner {
     }
 
     /// The proof of the entry with this number, compared with the root before anyone gets it.
-    fn prove(&self, number: i64, log: &Snapshot<'_>, nodes: &Nodes) -> Result<Option<EntryProof>, Trouble> {
+    fn prove(
+        &self,
+        number: i64,
+        cosigned: Option<Cosigned>,
+        log: &Snapshot<'_>,
+        nodes: &Nodes,
+    ) -> Result<Option<EntryProof>, Trouble> {
         let Record { id, size, root, .. } = log.record;
         let index = u64::try_from(number).ok().and_then(|number| number.checked_sub(1));
         let Some(index) = index.filter(|index| *index < size) else { return Ok(None) };
+        let signer = self.signer(&id)?;
+        let (size, checkpoint) = match cosigned.filter(|cosigned| index < cosigned.size) {
+            Some(cosigned) => (cosigned.size, cosigned.note),
+            None => (size, Checkpoint::sign(size, root, &signer)),
+        };
+        let hashes = inclusion(index, size, self.reader(log, nodes))?;
+        let entry = log.leaves(index, 1, <[u8]>::to_vec)?.pop().unwrap_or_default();
+        let proof = EntryProof { entry, index, hashes, checkpoint };
+        if let Err(reason) = proof.verify(signer.verifier()) {
+            return Err(self
+                .unproven(nodes, &format!("entry {number} does not lead to the root in its head ({reason})"))
+                .into());
+        }
+        Ok(Some(proof))
+    }
+
+    /// The proof between two sizes, compared with the newer root before anyone gets it.
+    fn between(
+        &self,
+        old: u64,
+        (new, new_root): (u64, Hash),
+        log: &Snapshot<'_>,
+        nodes: &Nodes,
+    ) -> Result<Option<Vec<Hash>>, Trouble> {
+        if old > new || new > log.record.size {
+            return Ok(None);
+        }
+        let mut read = self.reader(log, nodes);
+        let hashes = consistency(old, new, &mut read)?;
+        let old_root = root(old.max(1), &mut read)?;
+        if root(new, &mut read)? != new_root || old > 0 && !is_consistent(old, old_root, new, new_root, &hashes) {
+            return Err(self.unproven(nodes, &format!("{old} entries do not lead to the root of {new}")).into());
+        }
+        Ok(Some(hashes))
+    }
+
+    fn unproven(&self, nodes: &Nodes, what: &str) -> Fault {
+        let nodes = nodes.path().display();
+        self.failed(format!(
+            "{what}: stop the server, delete {nodes} and start it; if that does not help, a row of the log was changed"
+        ))
+    }
+
+    /// Reads nodes of every height.
+    fn reader<'r>(
+        &'r self,
+        log: &'r Snapshot<'_>,
+        nodes: &'r Nodes,
+    ) -> impl FnMut(Node) -> Result<Hash, Trouble> + use<'r> {
         let mut leaves = Leaves { log, units: HashMap::new() };
-        let hashes = inclusion(index, size, |node| {
+        move |node| {
             if node.height < HEIGHT {
                 return leaves.get(node);
             }
             nodes.get(node).map_err(|reason| self.failed(reason).into())
-        })?;
-        let entry = log.leaves(index, 1, <[u8]>::to_vec)?.pop().unwrap_or_default();
-        let signer = self.signer(&id)?;
-        let proof = EntryProof { entry, index, hashes, checkpoint: Checkpoint::sign(size, root, &signer) };
-        if let Err(reason) = proof.verify(signer.verifier()) {
-            let nodes = nodes.path().display();
-            let what = format!(
-                "entry {number} does not lead to the root in its head ({reason}): stop the server, delete {nodes} and start it; \
-                 if that does not help, a row of the log was changed"
-            );
-            return Err(self.failed(what).into());
         }
-        Ok(Some(proof))
     }
 }
 
@@ -310,10 +357,10 @@ impl SignedLog for SignedTree {
         Box::pin(self.0.read(|inner, log| Ok(inner.signer(&log.record.id)?.verifier().clone())))
     }
 
-    fn checkpoint(&self) -> ReadFuture<'_, String> {
+    fn head(&self) -> ReadFuture<'_, Head> {
         Box::pin(self.0.read(|inner, log| {
             let Record { id, size, root, .. } = log.record;
-            Ok(Checkpoint::sign(size, root, &inner.signer(&id)?))
+            Ok(Head { size, root, note: Checkpoint::sign(size, root, &inner.signer(&id)?) })
         }))
     }
 
@@ -355,7 +402,11 @@ impl SignedLog for SignedTree {
         }))
     }
 
-    fn proof(&self, number: i64) -> ReadFuture<'_, Option<EntryProof>> {
-        Box::pin(self.0.with_nodes(move |inner, log, nodes| inner.prove(number, log, nodes)))
+    fn proof(&self, number: i64, cosigned: Option<Cosigned>) -> ReadFuture<'_, Option<EntryProof>> {
+        Box::pin(self.0.with_nodes(move |inner, log, nodes| inner.prove(number, cosigned, log, nodes)))
+    }
+
+    fn consistency(&self, old: u64, new: u64, root: Hash) -> ReadFuture<'_, Option<Vec<Hash>>> {
+        Box::pin(self.0.with_nodes(move |inner, log, nodes| inner.between(old, (new, root), log, nodes)))
     }
 }
