@@ -85,7 +85,7 @@ fn sees_its_stalls(protocol: &str, load: &[&str]) -> bool {
     // 500.5 requests a period, so that the two periods are sampled at different offsets.
     let plan = ["-c", "1", "-r", "125.125", "--arrivals", "constant", "-d", "8s", "--warm-up", "0s", "-q", "--json"];
     let said = Command::new(env!("CARGO_BIN_EXE_quire-bench"))
-        .args(load.iter().map(|word| word.replace("ADDRESS", &null.address().to_string())))
+        .args(load.iter().map(|word| word.replace("ADDRESS", &null.address.to_string())))
         .args(plan)
         .arg(out.path())
         .output()

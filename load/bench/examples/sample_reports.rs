@@ -259,12 +259,12 @@ fn answers() -> String {
     ];
     let columns = ["", "published", "classic design", "this server", "ratio"];
     let columns = columns.map(|name| Column { name: name.to_owned(), is_number: !name.is_empty() }).into();
-    let mut table = Table { caption: "Mean time of a request".to_owned(), columns, rows: Vec::new() };
+    let mut rows = Vec::new();
     for (name, micros) in published {
         let (classic, ours) = (micros * random.ratio(0.1), micros / 30.0 * random.ratio(0.2));
         let cell = |key: &str, micros: f64| Value::figure(format!("{key}.{name}"), micros, format!("{micros:.1} µs"));
         let ratio = Value::text(format!("{:.1}×", classic / ours));
-        table = table.row([
+        rows.push(vec![
             Value::text(name),
             cell("published", micros),
             cell("classic", classic),
@@ -272,6 +272,7 @@ fn answers() -> String {
             ratio,
         ]);
     }
+    let table = Table { caption: "Mean time of a request".to_owned(), columns, rows };
     let clients = || (1..=20).map(f64::from);
     let curve = |alone: f64, many: f64| clients().map(move |clients| (clients, many + (alone - many) / clients));
     let around =
@@ -324,9 +325,8 @@ fn answers() -> String {
             Series::new("measured", Colour::Series(0), Shape::Line(rates)),
         ],
     );
-    Page::new("Four questions about a bookstore")
-        .lead("Made-up figures, to see how the page looks.")
-        .origin("Measured 2026-09-21 13:46:40 UTC · quire-bench 0.1.0 · Example CPU @ 2.60GHz · 2 cores · Linux 6.1.0")
+    let origin = "Measured 2026-09-21 13:46:40 UTC · quire-bench 0.1.0 · Example CPU @ 2.60GHz · 2 cores · Linux 6.1.0";
+    Page::new("Four questions about a bookstore", "Made-up figures, to see how the page looks.", origin)
         .paragraph("How much does a purchase cost beside a search, and what do more clients change?")
         .table(table)
         .charts(vec![mean, finish, throughput])

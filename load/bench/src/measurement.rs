@@ -17,13 +17,10 @@ pub const FORMAT: &str = "quire-bench/1";
 /// Measurement of one command: one run, or several of the same load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`FORMAT`].
     pub format: String,
     /// Version of the tool, with its commit if known.
     pub tool: String,
-    /// The measuring machine.
     pub machine: Machine,
-    /// The requested load.
     pub load: Load,
     /// Runs, each a replicate; comparisons count runs, not requests.
     pub runs: Vec<Run>,
@@ -32,7 +29,6 @@ pub struct Report {
 /// The measuring machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// Processor, as the kernel names it.
     pub cpu: String,
     /// Cores available to the process.
     pub cores: usize,
@@ -53,7 +49,6 @@ pub struct Load {
     pub pace: String,
     /// Requested rate per second, in an open loop; the mean for a profile.
     pub rate: Option<f64>,
-    /// Connections.
     pub connections: usize,
     /// Requests in flight on a connection.
     pub in_flight: usize,
@@ -85,7 +80,6 @@ impl Load {
     }
 }
 
-/// One run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// Start of measuring, in milliseconds since 1970.
@@ -114,9 +108,7 @@ pub struct Run {
     pub lag: Distribution,
     /// From sent to the first byte of the answer, where the transport reports it.
     pub first_byte: Distribution,
-    /// Bytes sent on the sockets within the measured time.
     pub sent_bytes: u64,
-    /// Bytes received on the sockets within the measured time.
     pub received_bytes: u64,
     /// CPU time of the workers within the measured time.
     pub client_cpu_seconds: f64,
@@ -131,9 +123,7 @@ pub struct Run {
     pub series: Vec<Interval>,
     /// Finish times of each client's requests, thinned to a bounded number.
     pub finishes: Vec<Finish>,
-    /// Validity of the figures.
     pub verdict: Verdict,
-    /// True if the run was interrupted.
     pub interrupted: bool,
 }
 
@@ -184,7 +174,6 @@ impl Verdict {
         Self { reasons: vec![reason.into()], doubts: Vec::new() }
     }
 
-    /// True if the figures are valid.
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
     }
@@ -195,7 +184,6 @@ impl Verdict {
 pub struct Interval {
     /// Start, in seconds from the beginning of the run.
     pub at_seconds: f64,
-    /// Length in seconds.
     pub seconds: f64,
     /// Answers received.
     pub requests: u64,
@@ -206,13 +194,9 @@ pub struct Interval {
     pub errors: u64,
     /// Median response time in microseconds.
     pub p50_us: f64,
-    /// 90th percentile.
     pub p90_us: f64,
-    /// 99th percentile.
     pub p99_us: f64,
-    /// 99.9th percentile.
     pub p999_us: f64,
-    /// Maximum.
     pub max_us: f64,
 }
 
@@ -260,7 +244,6 @@ impl Distribution {
         }
     }
 
-    /// Number of recorded times.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

@@ -11,12 +11,7 @@ pub enum Pace {
     /// of waiting (coordinated omission).
     Closed,
     /// Open loop: requests are due at times that do not depend on the server; each is timed from its due time.
-    Open {
-        /// Spacing of the due times.
-        arrivals: Arrivals,
-        /// The rate over time.
-        profile: Profile,
-    },
+    Open { arrivals: Arrivals, profile: Profile },
 }
 
 /// End of a run.
@@ -28,25 +23,19 @@ pub enum End {
     Count(u64),
 }
 
-/// Plan of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Pace of requests.
     pub pace: Pace,
-    /// End of the run.
     pub end: End,
-    /// Length of the warm-up.
     pub warm_up: Duration,
     /// Connections, divided among the workers.
     pub connections: usize,
     /// Requests in flight on a connection: the exact number in a closed loop, the maximum in an open one.
     pub in_flight: usize,
-    /// Worker threads, which make requests.
     pub workers: usize,
     /// Cores that workers are pinned to in turn; `None` leaves placement to the system.
     pub cores: Option<Vec<usize>>,
     /// Longest wait of a request for a slot on a connection, and then for its answer.
     pub timeout: Duration,
-    /// Random seed.
     pub seed: u64,
 }

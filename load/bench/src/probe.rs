@@ -3,12 +3,11 @@
 //! The load reads before and after. Blocking, with a deadline and a limit on bytes, because nothing else runs while a
 //! reading is taken.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bytes::Bytes;
 use tokio_rustls::rustls::ClientConfig;
 
@@ -21,8 +20,11 @@ use crate::workload::socket::{Dialer, reach};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer that is read; ours are some 30 KiB.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Only this format marks the end of a page.
+const FORMAT: &str = "application/openmetrics-text";
 /// Metric family that distinguishes our servers from others with metrics.
 const DURATION: &str = "quire_grpc_call_duration_seconds";
+const BUCKET: &str = "quire_grpc_call_duration_seconds_bucket";
 const CALLS: &str = "quire_grpc_calls_total";
 const CPU: &str = "process_cpu_seconds_total";
 const START: &str = "process_start_time_seconds";
@@ -43,14 +45,8 @@ pub struct Reading {
     asked_at: Option<(Instant, Instant)>,
     /// Start of the process, which distinguishes processes at the same address.
     start_seconds: f64,
-    methods: BTreeMap<String, Method>,
-}
-
-/// Calls of one method.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Method {
     calls: u64,
-    /// Upper bounds in seconds, ascending, with the calls up to each, as in the text format.
+    /// Upper bounds in seconds, ascending, with the calls up to each. All methods have the same bounds.
     up_to: Vec<(f64, u64)>,
 }
 
@@ -73,7 +69,7 @@ impl Probe {
         let answer = within_deadline(self.get());
         let answer = answer.with_context(|| format!("cannot read http://{}/metrics", self.address))?;
         let answered = Instant::now();
-        let reading = parse(std::str::from_utf8(&answer)?)?;
+        let reading = parse(std::str::from_utf8(&answer)?).context("its metrics are not those of a server of ours")?;
         Ok(Reading { asked_at: Some((began, answered)), ..reading })
     }
 
@@ -82,7 +78,7 @@ impl Probe {
         let stream = reach(&host, port).await?;
         let dialer = Dialer::new(stream.peer_addr()?, &host, self.tls.clone())?;
         let transport = dialer.wrap(stream, Arc::default()).await?;
-        get(transport, &self.address, "/metrics", ANSWER_BYTES_MAX).await
+        get(transport, &self.address, "/metrics", FORMAT, ANSWER_BYTES_MAX).await
     }
 }
 
@@ -95,87 +91,43 @@ fn within_deadline<T: Send>(work: impl Future<Output = anyhow::Result<T>> + Send
     thread::scope(|scope| scope.spawn(wait).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Parses the parts of an `OpenMetrics` page that are needed here; other lines are skipped.
-fn parse(page: &str) -> anyhow::Result<Reading> {
-    if !page.ends_with("# EOF\n") {
-        bail!("its metrics are cut off: there is no '# EOF' at their end");
-    }
-    if !page.contains(&format!("# TYPE {DURATION} histogram\n")) {
-        bail!("its metrics have no histogram {DURATION}");
+/// Parses the parts of an `OpenMetrics` page that are needed here; `None` if it is not a whole page of ours.
+fn parse(page: &str) -> Option<Reading> {
+    if !page.ends_with("# EOF\n") || !page.contains(&format!("# TYPE {DURATION} histogram\n")) {
+        return None;
     }
     let (mut cpu, mut start) = (None, None);
     let mut reading = Reading::default();
     for line in page.lines().filter(|line| !line.starts_with('#')) {
-        let sample =
-            Sample::parse(line).with_context(|| format!("its metrics have a line that cannot be read: {line}"))?;
-        let count = || sample.value.parse::<u64>().with_context(|| format!("no whole number: {line}"));
-        let method = || sample.label("method").with_context(|| format!("no method in {line}")).map(str::to_owned);
-        match sample.name {
-            CPU => cpu = Some(sample.value.parse()?),
-            START => start = Some(sample.value.parse()?),
-            CALLS => reading.methods.entry(method()?).or_default().calls += count()?,
-            name if name.strip_prefix(DURATION) == Some("_bucket") => {
-                let bound = sample.label("le").and_then(|bound| bound.parse().ok());
-                let bound: f64 = bound.with_context(|| format!("no bound in {line}"))?;
-                let up_to = &mut reading.methods.entry(method()?).or_default().up_to;
-                if up_to.last().is_some_and(|(last, below)| bound <= *last || count().is_ok_and(|count| count < *below))
-                {
-                    bail!("its histogram is out of order at {line}");
-                }
-                up_to.push((bound, count()?));
+        // `name{label="value",…} value`: no label contains a brace, a comma or a blank, and our servers write no exemplars.
+        let (series, value) = line.rsplit_once(' ')?;
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        match name {
+            CPU => cpu = Some(value.parse().ok()?),
+            START => start = Some(value.parse().ok()?),
+            CALLS => reading.calls += value.parse::<u64>().ok()?,
+            BUCKET => {
+                let bound =
+                    labels.split([',', '}']).find_map(|label| label.strip_prefix("le=\"")?.strip_suffix('"'))?;
+                reading.add(bound.parse().ok()?, value.parse().ok()?);
             }
             _ => {}
         }
     }
-    reading.cpu_seconds = cpu.with_context(|| format!("its metrics have no {CPU}"))?;
-    reading.start_seconds = start.with_context(|| format!("its metrics have no {START}"))?;
-    Ok(reading)
-}
-
-/// `name{label="value",…} value`
-struct Sample<'a> {
-    name: &'a str,
-    labels: &'a str,
-    value: &'a str,
-}
-
-impl<'a> Sample<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        // Neither a method nor a bound contains a brace or a blank, and our servers write no exemplars.
-        let (series, value) = line.rsplit_once(' ')?;
-        let (name, labels) = match series.split_once('{') {
-            None => (series, ""),
-            Some((name, labels)) => (name, labels.strip_suffix('}')?),
-        };
-        Some(Self { name, labels, value })
-    }
-
-    fn label(&self, wanted: &str) -> Option<&'a str> {
-        let mut labels = self.labels.split(',').filter_map(|label| label.split_once('='));
-        labels.find(|(name, _)| *name == wanted)?.1.strip_prefix('"')?.strip_suffix('"')
-    }
-}
-
-impl Method {
-    /// Adds the calls within each bound since `before` to those of other methods, whose bounds are the same.
-    fn add_since(&self, before: &Self, latency: &mut Vec<(f64, u64)>) {
-        let mut below = 0;
-        for (place, (bound, now)) in self.up_to.iter().enumerate() {
-            let up_to = now.saturating_sub(before.up_to.get(place).map_or(0, |(_, before)| *before));
-            if latency.len() <= place {
-                latency.push((*bound, 0));
-            }
-            latency[place].1 += up_to.saturating_sub(below);
-            below = up_to;
-        }
-    }
+    Some(Reading { cpu_seconds: cpu?, start_seconds: start?, ..reading })
 }
 
 impl Reading {
-    /// Counts since `earlier`, of all methods or of one (`/package.Service/Method`); `None` if the server was restarted
-    /// in between. A method that the server does not count by name has no calls here. The CPU time is the whole
-    /// process's, including that of this reading.
-    pub fn since(&self, earlier: &Self, method: Option<&str>) -> Option<ServerSide> {
+    fn add(&mut self, bound: f64, calls: u64) {
+        match self.up_to.iter_mut().find(|(known, _)| known.total_cmp(&bound).is_eq()) {
+            Some((_, sum)) => *sum += calls,
+            None => self.up_to.push((bound, calls)),
+        }
+    }
+
+    /// Counts since `earlier`; `None` if the server was restarted in between. The CPU time is the whole process's,
+    /// including that of this reading.
+    pub fn since(&self, earlier: &Self) -> Option<ServerSide> {
         #[expect(clippy::float_cmp, reason = "the same process writes the same digits")]
         let restarted = self.start_seconds != earlier.start_seconds;
         if restarted || self.cpu_seconds < earlier.cpu_seconds {
@@ -183,21 +135,19 @@ impl Reading {
         }
         let between =
             earlier.asked_at.zip(self.asked_at).map(|(first, last)| last.1.saturating_duration_since(first.0));
-        let mut side = ServerSide {
+        let mut below = 0;
+        let latency = self.up_to.iter().enumerate().map(|(place, (bound, now))| {
+            let up_to = now.saturating_sub(earlier.up_to.get(place).map_or(0, |(_, before)| *before));
+            let within = up_to.saturating_sub(below);
+            below = up_to;
+            (*bound, within)
+        });
+        Some(ServerSide {
+            latency: latency.collect(),
             seconds: between.unwrap_or_default().as_secs_f64(),
             cpu_seconds: self.cpu_seconds - earlier.cpu_seconds,
-            ..ServerSide::default()
-        };
-        let none = Method::default();
-        let bare = |name: &str| name.trim_start_matches('/').to_owned();
-        for (name, now) in &self.methods {
-            if method.is_none_or(|method| bare(method) == bare(name)) {
-                let before = earlier.methods.get(name).unwrap_or(&none);
-                side.calls += now.calls.saturating_sub(before.calls);
-                now.add_since(before, &mut side.latency);
-            }
-        }
-        Some(side)
+            calls: self.calls.saturating_sub(earlier.calls),
+        })
     }
 }
 
@@ -232,47 +182,40 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
 ";
 
     #[test]
-    fn difference_is_of_one_method_or_of_all() {
+    fn difference_is_of_all_methods() {
         let earlier = PAGE
             .replace("process_cpu_seconds_total 1.5", "process_cpu_seconds_total 1.25")
             .replace("code=\"Ok\"} 5", "code=\"Ok\"} 4")
             .replace("le=\"+Inf\",method=\"/a.B/C\"} 6", "le=\"+Inf\",method=\"/a.B/C\"} 5")
             .replace("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"0.002\",method=\"/a.B/C\"} 4");
         let (earlier, now) = (parse(&earlier).unwrap(), parse(PAGE).unwrap());
-        let side = now.since(&earlier, None).unwrap();
+        let side = now.since(&earlier).unwrap();
         assert!((side.cpu_seconds - 0.25).abs() < 1e-12);
         assert_eq!((side.calls, side.latency), (1, vec![(0.001, 0), (0.002, 1), (f64::INFINITY, 0)]));
-        let all = Reading { start_seconds: now.start_seconds, ..Reading::default() };
-        let side = now.since(&all, None).unwrap();
+        let none = Reading { start_seconds: now.start_seconds, ..Reading::default() };
+        let side = now.since(&none).unwrap();
         assert_eq!((side.calls, side.latency), (8, vec![(0.001, 2), (0.002, 5), (f64::INFINITY, 1)]));
-        for name in ["a.B/C", "/a.B/C"] {
-            let side = now.since(&all, Some(name)).unwrap();
-            assert_eq!((side.calls, side.latency), (6, vec![(0.001, 2), (0.002, 3), (f64::INFINITY, 1)]));
-        }
-        assert_eq!(now.since(&all, Some("/a.B/Absent")).unwrap().calls, 0);
     }
 
     #[test]
     fn readings_of_two_processes_have_no_difference() {
         let later = PAGE.replace("1700000000.25", "1700000001.25");
-        assert!(parse(&later).unwrap().since(&parse(PAGE).unwrap(), None).is_none());
+        assert!(parse(&later).unwrap().since(&parse(PAGE).unwrap()).is_none());
     }
 
     #[test]
     fn a_page_that_does_not_hold_what_is_asked_for_is_refused() {
         let bad = [
-            ("# EOF\n", "", "cut off"),
-            ("duration_seconds histogram", "duration_seconds gauge", "no histogram"),
-            ("process_cpu_seconds_total 1.5\n", "", "no process_cpu_seconds_total"),
-            ("process_start_time_seconds 1700000000.25\n", "", "no process_start_time_seconds"),
-            ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"0.002\",method=\"/a.B/C\"} 1", "out of order"),
-            ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"soon\",method=\"/a.B/C\"} 5", "no bound"),
-            ("code=\"Ok\"} 5", "code=\"Ok\"} 5.5", "no whole number"),
-            ("code=\"Ok\"} 5", "code=\"Ok\" 5", "a line that cannot be read"),
+            ("# EOF\n", ""),
+            ("duration_seconds histogram", "duration_seconds gauge"),
+            ("process_cpu_seconds_total 1.5\n", ""),
+            ("process_start_time_seconds 1700000000.25\n", ""),
+            ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"soon\",method=\"/a.B/C\"} 5"),
+            ("code=\"Ok\"} 5", "code=\"Ok\"} 5.5"),
+            ("process_cpu_seconds_total 1.5", "process_cpu_seconds_total"),
         ];
-        for (part, instead, words) in bad {
-            let error = format!("{:#}", parse(&PAGE.replace(part, instead)).unwrap_err());
-            assert!(error.contains(words), "{error}");
+        for (part, instead) in bad {
+            assert_eq!(parse(&PAGE.replace(part, instead)), None, "{part} {instead}");
         }
     }
 
@@ -288,7 +231,9 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
         server(move |mut socket| {
             let mut request = [0; 1024];
             let count = socket.read(&mut request).unwrap();
-            assert!(request[..count].starts_with(b"GET /metrics HTTP/1.1\r\n"));
+            let request = String::from_utf8_lossy(&request[..count]);
+            assert!(request.starts_with("GET /metrics HTTP/1.1\r\n"), "{request}");
+            assert!(request.contains("\r\naccept: application/openmetrics-text\r\n"), "{request}");
             // A client that has enough closes the connection.
             let _ = socket.write_all(answer.as_bytes());
         })

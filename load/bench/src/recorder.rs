@@ -10,8 +10,8 @@
 use std::time::{Duration, Instant};
 
 use crate::measurement::{Distribution, Finish};
-use crate::report::csv::{Row, RowSink};
-use crate::workload::{Answer, ENDINGS_MAX, Ending};
+use crate::report::csv::{BATCH_ROWS, Row, RowSink};
+use crate::workload::{Answer, ENDINGS_MAX, Ending, Workload};
 
 /// Ending of requests sent and not answered within the timeout.
 pub(crate) const TIMED_OUT: u16 = ENDINGS_MAX;
@@ -20,31 +20,27 @@ pub(crate) const NOT_SENT: u16 = ENDINGS_MAX + 1;
 /// Ending of requests in flight when the run was interrupted.
 pub(crate) const CUT: u16 = ENDINGS_MAX + 2;
 
-/// Label of an ending that the recorder counts itself; `None` for the workload's own.
-pub(crate) fn own_label(ending: u16) -> Option<&'static str> {
+/// Label of an ending, the workload's or the recorder's own.
+pub(crate) fn label<W: Workload>(workload: &W, ending: u16) -> String {
     match ending {
-        TIMED_OUT => Some("timeout"),
-        NOT_SENT => Some("not sent"),
-        CUT => Some("interrupted"),
-        _ => None,
+        TIMED_OUT => "timeout".to_owned(),
+        NOT_SENT => "not sent".to_owned(),
+        CUT => "interrupted".to_owned(),
+        _ => workload.label(ending),
     }
 }
 
 /// Finishes that a worker keeps; beyond, every other one is dropped.
 const FINISHES_MAX: usize = 20_000;
 
-const ROWS_BATCH: usize = 1024;
-
 /// Requests measured in a stretch of time.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     /// Due (closed loop: sent) to done, in nanoseconds.
     pub(crate) response: Distribution,
-    /// Sent to done.
     pub(crate) service: Distribution,
     /// Due to sent; empty in a closed loop.
     pub(crate) lag: Distribution,
-    /// Sent to first byte.
     pub(crate) first_byte: Distribution,
     pub(crate) endings: Vec<u64>,
     pub(crate) errors: u64,
@@ -127,7 +123,6 @@ pub(crate) struct Recorder {
     finishes_stride: u64,
     finishes_seen: u64,
     rows: Option<(RowSink, Vec<Row>)>,
-    rows_lost: u64,
 }
 
 impl Recorder {
@@ -138,8 +133,7 @@ impl Recorder {
             finishes: Vec::new(),
             finishes_stride: 1,
             finishes_seen: 0,
-            rows: rows.map(|sink| (sink, Vec::with_capacity(ROWS_BATCH))),
-            rows_lost: 0,
+            rows: rows.map(|sink| (sink, Vec::with_capacity(BATCH_ROWS))),
         }
     }
 
@@ -242,23 +236,15 @@ impl Recorder {
     fn keep_row(&mut self, row: Row) {
         let Some((_, rows)) = &mut self.rows else { return };
         rows.push(row);
-        if rows.len() == ROWS_BATCH {
+        if rows.len() == BATCH_ROWS {
             self.hand_over_rows();
         }
     }
 
-    fn hand_over_rows(&mut self) {
+    /// Hands over the rows that were kept since the last time.
+    pub(crate) fn hand_over_rows(&mut self) {
         let Some((sink, rows)) = &mut self.rows else { return };
-        let count = rows.len() as u64;
-        if !sink.push_batch(std::mem::replace(rows, Vec::with_capacity(ROWS_BATCH))) {
-            self.rows_lost += count;
-        }
-    }
-
-    /// Hands over the last rows; returns the number of the run's rows that the writer rejected.
-    pub(crate) fn finish_rows(&mut self) -> u64 {
-        self.hand_over_rows();
-        self.rows_lost
+        sink.push_batch(std::mem::replace(rows, Vec::with_capacity(BATCH_ROWS)));
     }
 
     pub(crate) fn take(&mut self) -> Part {

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::anyhow;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -37,23 +38,13 @@ struct Phase {
     seconds: f64,
 }
 
-/// An invalid rate.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{part}' is not a rate: {wrong}; write requests a second, as 1000, or steps and ramps, as 1000x10s,1000..9000x30s"
-)]
-pub struct ProfileError {
-    part: String,
-    wrong: &'static str,
-}
-
 /// Highest rate: a request a nanosecond is beyond any machine.
 const RATE_MAX: f64 = 1e9;
 
 impl FromStr for Profile {
-    type Err = ProfileError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, ProfileError> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         let parts: Vec<&str> = text.split(',').collect();
         let is_last = |index: usize| index + 1 == parts.len();
         let phases =
@@ -63,9 +54,14 @@ impl FromStr for Profile {
 }
 
 impl Phase {
-    fn parse(part: &str, may_be_endless: bool) -> Result<Self, ProfileError> {
+    fn parse(part: &str, may_be_endless: bool) -> anyhow::Result<Self> {
         let part = part.trim();
-        let wrong = |wrong| ProfileError { part: part.to_owned(), wrong };
+        let wrong = |wrong| {
+            anyhow!(
+                "'{part}' is not a rate: {wrong}; write requests a second, as 1000, or steps and ramps, as \
+                 1000x10s,1000..9000x30s"
+            )
+        };
         let (rates, time) = part.split_once('x').map_or((part, None), |(rates, time)| (rates, Some(time)));
         let rate = |text: &str| {
             let rate: f64 = text.trim().parse().map_err(|_| wrong("it is not a number"))?;
@@ -121,6 +117,11 @@ impl Profile {
     /// Requests due between two times, in seconds from the beginning.
     pub fn due_between(&self, begin: f64, end: f64) -> f64 {
         self.due_by(end) - self.due_by(begin)
+    }
+
+    /// Mean rate up to a time in seconds from the beginning.
+    pub fn mean_rate(&self, seconds: f64) -> f64 {
+        self.due_by(seconds) / seconds
     }
 
     fn due_by(&self, seconds: f64) -> f64 {

@@ -33,7 +33,6 @@ pub struct Turn {
 /// Sources of placeholder values.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Random seed.
     pub seed: u64,
     /// For `{{row.COLUMN}}`; request number n has row n modulo their count.
     pub rows: Option<Arc<Rows>>,
@@ -157,9 +156,9 @@ fn piece(inside: &str, sources: &Sources) -> Result<Piece, String> {
 
 fn cell(column: &str, sources: &Sources) -> Result<Piece, String> {
     let rows = sources.rows.as_ref().ok_or("there are no rows; --rows FILE names a CSV file with a header row")?;
-    match rows.columns().iter().position(|name| name == column) {
+    match rows.columns.iter().position(|name| name == column) {
         Some(column) => Ok(Piece::Cell { column }),
-        None => Err(format!("no such column; the columns are {}", rows.columns().join(", "))),
+        None => Err(format!("no such column; the columns are {}", rows.columns.join(", "))),
     }
 }
 
@@ -243,16 +242,6 @@ impl Rows {
         }
         ensure!(rows.count > 0, "no rows follow the header row");
         Ok(rows)
-    }
-
-    /// The names in the header row.
-    pub fn columns(&self) -> &[String] {
-        &self.columns
-    }
-
-    /// Number of rows, at least one.
-    pub fn count(&self) -> u64 {
-        self.count
     }
 
     /// A cell of the row for request `number`.

@@ -9,29 +9,29 @@ use crate::report::units;
 use crate::stats::curve::is_reached;
 
 /// Maximum share of the time that a worker may be running: above it, the client was the bottleneck, or may have been.
-pub(crate) const BUSY_MAX: f64 = 0.95;
+const BUSY_MAX: f64 = 0.95;
 
 /// Maximum share of the machine's time that other virtual machines may take.
-pub(crate) const STOLEN_MAX: f64 = 0.02;
+const STOLEN_MAX: f64 = 0.02;
 
 /// Maximum share of the time of the client's cores that other processes may take.
-pub(crate) const OTHERS_MAX: f64 = 0.10;
+const OTHERS_MAX: f64 = 0.10;
 
 /// Maximum share of the time that a worker may wait for a core: below it, other processes do not disturb it.
-pub(crate) const WAITING_MAX: f64 = 0.02;
+const WAITING_MAX: f64 = 0.02;
 
 /// Growth of the send lag, from the first quarter of a run to the last, that chance does not explain: a queue grew.
-pub(crate) const LAG_GROWTH_MAX_US: f64 = 1_000.0;
+const LAG_GROWTH_MAX_US: f64 = 1_000.0;
 
 /// Maximum ratio of response to service time, unless they are less than [`APART_MIN_US`] apart.
-pub(crate) const RESPONSE_MAX: f64 = 2.0;
+const RESPONSE_MAX: f64 = 2.0;
 
 /// Maximum ratio of service time to the server's own time, unless they are less than [`APART_MIN_US`] apart. It is
 /// wide, because the server's buckets are coarse and its clock starts late.
-pub(crate) const SERVICE_MAX: f64 = 10.0;
+const SERVICE_MAX: f64 = 10.0;
 
 /// Smaller differences are not worth a doubt.
-pub(crate) const APART_MIN_US: f64 = 1_000.0;
+const APART_MIN_US: f64 = 1_000.0;
 
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
@@ -46,7 +46,6 @@ pub(crate) struct Seen<'a> {
     pub(crate) rows_lost: u64,
 }
 
-/// Judges the figures.
 pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
     let run = seen.run;
     let mut reasons = Vec::new();
@@ -64,11 +63,11 @@ pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
         ));
     }
     if let Pace::Open { profile, .. } = &seen.plan.pace {
-        let asked = match seen.plan.end {
-            End::After(duration) => profile.due_between(0.0, duration.as_secs_f64()) / duration.as_secs_f64(),
-            End::Count(_) => profile.due_between(0.0, run.seconds) / run.seconds.max(1e-9),
+        let seconds = match seen.plan.end {
+            End::After(duration) => duration.as_secs_f64(),
+            End::Count(_) => run.seconds.max(1e-9),
         };
-        reasons.extend(rate_missed(run, asked));
+        reasons.extend(rate_missed(run, profile.mean_rate(seconds)));
         reasons.extend(never_sent(run));
         reasons.extend(lag_grew(&seen.lag_by_time));
     }
@@ -87,8 +86,7 @@ pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
 pub(crate) fn is_rate_missed(plan: &Plan, completed: u64) -> bool {
     let (Pace::Open { profile, .. }, End::After(duration)) = (&plan.pace, plan.end) else { return false };
     let seconds = duration.as_secs_f64();
-    let asked = profile.due_between(0.0, seconds) / seconds;
-    !is_reached(units::float(completed) / seconds, asked, seconds)
+    !is_reached(units::float(completed) / seconds, profile.mean_rate(seconds), seconds)
 }
 
 fn rate_missed(run: &Run, asked: f64) -> Option<String> {

@@ -18,11 +18,10 @@ use bookstore::grpc::wire::{BookTopicRequest, ItemNumberRequest, RestockRequest}
 use kit::Server;
 use prost::Message;
 
-use crate::findings::{
-    Findings, RUN_COLUMNS, Summary, card, fixed, page, ratio_cells, requests_csv, row, runs_csv, table,
-};
 use crate::lab::{Lab, calls, closed, measure, named, prepare};
-use crate::results::{Observed, Results};
+use crate::results::{
+    Findings, Observed, RUN_COLUMNS, Results, Summary, card, fixed, page, ratio_cells, requests_csv, row, runs_csv,
+};
 
 /// The subjects, in the order of every table.
 const SUBJECTS: [&str; 3] = ["quire", "quire_each", "classic"];
@@ -163,7 +162,7 @@ fn calls_of(server: &Server, path: &str, message: &impl Message) -> anyhow::Resu
 }
 
 fn measured(server: &Server, load: Load) -> anyhow::Result<Observed> {
-    let workload = match load.method {
+    let mut workload = match load.method {
         Method::Buy => {
             calls_of(server, "/bookstore.BookStore/Buy", &ItemNumberRequest { id: BOOK, ..Default::default() })?
         }
@@ -176,7 +175,7 @@ fn measured(server: &Server, load: Load) -> anyhow::Result<Observed> {
         let success = Outcome::decode(reply).is_ok_and(|outcome| outcome.success);
         Endings::own(if success { DONE } else { REFUSED }, false)
     };
-    let workload = workload.endings(Endings::classified(["done".to_owned(), "refused".to_owned()], Arc::new(classify)));
+    workload.endings = Endings::classified(["done".to_owned(), "refused".to_owned()], Arc::new(classify));
     let warm_up = match load.end {
         End::After(duration) => Some(End::After(duration / 5)),
         End::Count(_) => None,
@@ -190,8 +189,7 @@ fn findings(results: &Results) -> anyhow::Result<Findings> {
 }
 
 fn the_page(results: &Results) -> Page {
-    page("The bookstore's experiments")
-        .lead("Durable purchases and searches over gRPC: Quire, Quire with its two optimisations off, and the classic design.")
+    page("The bookstore's experiments", "Durable purchases and searches over gRPC: Quire, Quire with its two optimisations off, and the classic design.")
         .cards(cards(results))
         .heading("The published questions")
         .paragraph(
@@ -219,7 +217,7 @@ fn the_page(results: &Results) -> Page {
 fn cards(results: &Results) -> Vec<Card> {
     let of = |(load, name): (&str, &str)| {
         let ours = results.median(load, SUBJECTS[0], "per_second");
-        let ratio = results.ratio(load, SUBJECTS[0], SUBJECTS[2]);
+        let ratio = results.ratio("per_second", load, SUBJECTS[0], SUBJECTS[2]);
         let note = ratio.map_or_else(String::new, |ratio| format!("{:.1} times the classic design", ratio.estimate));
         card(name, Value::figure(format!("{load}_per_second"), ours, format!("{} /s", units::number(ours))), note)
     };
@@ -236,16 +234,16 @@ fn questions(results: &Results) -> Table {
         let published = published.map_or_else(|| "none".to_owned(), fixed::<5>);
         row([question, &published], SUBJECTS.map(|subject| results.cell(load, subject, "ms", fixed::<5>)))
     });
-    table("Milliseconds a request", ["question", "published, ms"].into_iter().chain(NAMES), rows)
+    Table::of_numbers("Milliseconds a request", ["question", "published, ms"].into_iter().chain(NAMES), rows)
 }
 
 fn ratios(results: &Results) -> Table {
     let rows = RATIOS.map(|load| {
         let rates = SUBJECTS.map(|subject| results.cell(load, subject, "per_second", units::number));
-        let ratio = ratio_cells(format!("{load}_ratio"), results.ratio(load, SUBJECTS[0], SUBJECTS[2]));
+        let ratio = ratio_cells(format!("{load}_ratio"), results.ratio("per_second", load, SUBJECTS[0], SUBJECTS[2]));
         row([&*load_name(load)], rates.into_iter().chain(ratio))
     });
-    table("Requests a second", ["load"].into_iter().chain(NAMES).chain(["ratio", "95% interval"]), rows)
+    Table::of_numbers("Requests a second", ["load"].into_iter().chain(NAMES).chain(["ratio", "95% interval"]), rows)
 }
 
 fn costs(results: &Results) -> Table {
@@ -256,7 +254,7 @@ fn costs(results: &Results) -> Table {
         let cpu = [ours, classic].map(|subject| results.cell(load, subject, "cpu_us", fixed::<1>));
         row([&*load_name(load)], p99.into_iter().chain(cpu))
     });
-    table("What a request takes", heads, rows)
+    Table::of_numbers("What a request takes", heads, rows)
 }
 
 fn load_name(load: &str) -> String {
@@ -274,7 +272,7 @@ fn limited(results: &Results) -> Table {
             row([clients, name], counts.into_iter().chain([cell("ms", fixed::<5>)]))
         })
     });
-    table("Stock for a fifth of the purchases", heads, rows)
+    Table::of_numbers("Stock for a fifth of the purchases", heads, rows)
 }
 
 /// Completion times of ten clients' requests in the first round.
@@ -315,7 +313,7 @@ fn summary(results: &Results) -> Summary {
     let mut summary = Summary::default();
     for load in RATIOS {
         summary.medians(results, load, &SUBJECTS, &["per_second", "ms", "p99_ms", "cpu_us", "errors"]);
-        summary.ratio(&format!("{load}_ratio"), results.ratio(load, SUBJECTS[0], SUBJECTS[2]));
+        summary.ratio(&format!("{load}_ratio"), results.ratio("per_second", load, SUBJECTS[0], SUBJECTS[2]));
     }
     for (clients, _) in CLIENTS {
         summary.medians(results, &format!("limited_{clients}"), &SUBJECTS, &["sold", "ms"]);

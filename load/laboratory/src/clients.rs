@@ -13,9 +13,8 @@ use bench::report::units;
 use serde::Deserialize;
 
 use crate::bookstore::fill;
-use crate::findings::{Findings, Summary, card, fixed, key, page, ratio_cells, row, runs_csv, table, value};
 use crate::lab::Lab;
-use crate::results::{Observed, Results};
+use crate::results::{Findings, Observed, Results, Summary, card, fixed, key, page, ratio_cells, row, runs_csv, value};
 
 /// A language: folder, name, and subjects (the library and the bare stub).
 const LANGUAGES: [(&str, &str, [&str; 2]); 6] = [
@@ -88,8 +87,7 @@ fn driven(command: &mut Command) -> anyhow::Result<Observed> {
 }
 
 fn findings(results: &Results) -> anyhow::Result<Findings> {
-    let page = page("What a language costs its users")
-        .lead("Calls to the bookstore by the client of each language, and by the stub that its gRPC library generates.")
+    let page = page("What a language costs its users", "Calls to the bookstore by the client of each language, and by the stub that its gRPC library generates.")
         .cards(cards(results))
         .paragraph(format!(
             "Each run is {SECONDS} seconds over one connection, the server on one core and the client on another. The              CPU time is that of the client's process. A ratio is the client's CPU a call over the stub's, with the              95% interval over rounds."
@@ -117,11 +115,11 @@ fn costs(results: &Results, &(load, title, ..): &(&str, &str, &str, &str)) -> Ta
         let cells = [client, bare]
             .into_iter()
             .flat_map(|subject| results.cells(load, subject, &[("per_second", units::number), ("cpu_us", fixed::<1>)]));
-        let ratio = results.ratio_of("cpu_us", load, client, bare);
+        let ratio = results.ratio("cpu_us", load, client, bare);
         let cells: Vec<Value> = cells.chain(ratio_cells(key(load, client, "ratio"), ratio)).collect();
         row([name], cells)
     });
-    table(title, heads, rows)
+    Table::of_numbers(title, heads, rows)
 }
 
 fn summary(results: &Results) -> Summary {
@@ -130,7 +128,7 @@ fn summary(results: &Results) -> Summary {
         for (_, _, subjects) in LANGUAGES {
             summary.medians(results, load, &subjects, &["per_second", "cpu_us"]);
             let [client, bare] = subjects;
-            summary.ratio(&key(load, client, "ratio"), results.ratio_of("cpu_us", load, client, bare));
+            summary.ratio(&key(load, client, "ratio"), results.ratio("cpu_us", load, client, bare));
         }
     }
     summary

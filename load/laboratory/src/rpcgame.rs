@@ -22,10 +22,9 @@ use rpcgame::{Checksum, Sums, hash};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 
-use crate::findings::{Findings, Summary, card, page, ratio_cells, row, runs_csv, table, value};
 use crate::lab::{Cores, Lab};
 use crate::machine::{below, exponential};
-use crate::results::{Observed, Results};
+use crate::results::{Findings, Observed, Results, Summary, card, page, ratio_cells, row, runs_csv, value};
 
 /// Lines of the input and the mean length of their names, as published.
 const LINES: usize = 120;
@@ -268,8 +267,7 @@ fn findings(results: &Results, subjects: &[Subject], same: Sums) -> anyhow::Resu
 }
 
 fn the_page(results: &Results, subjects: &[Subject], same: Sums) -> Page {
-    let page = page("The RPC game's experiment")
-        .lead(
+    let page = page("The RPC game's experiment", 
             "Numbered messages, handled in order and hashed at both ends, over four transports. The server has one \
              core and the driver another; in every game both ends reached the checksums that the experiment computes apart from them.",
         )
@@ -281,7 +279,7 @@ fn the_page(results: &Results, subjects: &[Subject], same: Sums) -> Page {
         )
         .table(transports(results, subjects))
         .heading("By window")
-        .chart(curve(results))
+        .charts(vec![curve(results)])
         .footer(format!("Every subject reached {same} with {SAME_MESSAGES} messages."));
     if subjects.len() == OURS.len() {
         return page;
@@ -319,17 +317,17 @@ fn transports(results: &Results, subjects: &[Subject]) -> Table {
             cells.chain([cell("server_cpu_us"), cell("driver_cpu_us"), Value::text(units::count(subject.messages))]);
         row([subject.title, &subject.published.map_or_else(String::new, units::number)], cells)
     });
-    table("Messages a second", heads, rows)
+    Table::of_numbers("Messages a second", heads, rows)
 }
 
 fn peers(results: &Results) -> Table {
     let heads = ["", "Quire", "gRPC C++", "ratio", "95% interval", "server CPU, µs", "C++ server CPU, µs"];
     let rows = PAIRS.map(|(ours, peer)| {
         let pair = |figure| [ours, peer].map(|subject| results.cell("", subject.name, figure, units::number));
-        let ratio = ratio_cells(format!("{}_ratio", ours.name), results.ratio("", ours.name, peer.name));
+        let ratio = ratio_cells(format!("{}_ratio", ours.name), results.ratio("per_second", "", ours.name, peer.name));
         row([ours.title], pair("per_second").into_iter().chain(ratio).chain(pair("server_cpu_us")))
     });
-    table("Messages a second", heads, rows)
+    Table::of_numbers("Messages a second", heads, rows)
 }
 
 fn curve(results: &Results) -> Chart {
@@ -349,7 +347,7 @@ fn summary(results: &Results, subjects: &[Subject]) -> Summary {
         summary.add(format!("{}_published_per_second", subject.name), subject.published.unwrap_or(f64::NAN));
     }
     for (ours, peer) in PAIRS {
-        summary.ratio(&format!("{}_ratio", ours.name), results.ratio("", ours.name, peer.name));
+        summary.ratio(&format!("{}_ratio", ours.name), results.ratio("per_second", "", ours.name, peer.name));
     }
     summary
 }

@@ -19,9 +19,8 @@ use tasks::Concurrency;
 use tasks::chain::{self, Forecast, Outcome, Plan};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::findings::{Findings, Summary, card, fixed, page, row, runs_csv, table, value};
 use crate::lab::Lab;
-use crate::results::{Observed, Results};
+use crate::results::{Findings, Observed, Results, Summary, card, fixed, page, row, runs_csv, value};
 
 /// The published client.
 const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
@@ -225,32 +224,34 @@ impl Client {
 }
 
 fn findings(cold: &Results, warm: &Results) -> anyhow::Result<Findings> {
-    let page = page("The task server's experiments")
-        .lead(format!(
+    let page = page(
+        "The task server's experiments",
+        format!(
             "{} clients of {} requests each, every reply the seed of the client's next request; the sum of the last \
              replies was {SUM} in every run, and each of them was what it should be.",
             PLAN.clients, PLAN.requests
-        ))
-        .cards(cards(cold, warm))
-        .heading("From no concurrency to cached results")
-        .paragraph(
-            "Seconds from the first connection to the last reply, each on a server that had computed nothing. The \
+        ),
+    )
+    .cards(cards(cold, warm))
+    .heading("From no concurrency to cached results")
+    .paragraph(
+        "Seconds from the first connection to the last reply, each on a server that had computed nothing. The \
              shortest possible is what the waits alone take, with processors that take no time: all of them after each \
              other, the longest chain of a client, or, where results are cached, the longest chain of waits that had \
              not begun before. Published on 12 cores.",
-        )
-        .table(levels(cold))
-        .heading("Once more, when everything is cached")
-        .paragraph(format!(
-            "The same {} requests from one thread, to a server that has all results: a round trip for each is what is \
+    )
+    .table(levels(cold))
+    .heading("Once more, when everything is cached")
+    .paragraph(format!(
+        "The same {} requests from one thread, to a server that has all results: a round trip for each is what is \
              left. In turns with the same requests to a server that only answers. The servers have one core and the \
              client another. The time begins with the first of {} connections and ends with the last reply; the \
              process and its thread are there already. A client asks as soon as it is connected.",
-            PLAN.clients * PLAN.requests,
-            PLAN.clients
-        ))
-        .table(warm_table(warm))
-        .chart(warm_chart(warm));
+        PLAN.clients * PLAN.requests,
+        PLAN.clients
+    ))
+    .table(warm_table(warm))
+    .charts(vec![warm_chart(warm)]);
     let csvs = vec![("runs.csv", runs_csv(cold.all(), &RUNS)?), ("warm.csv", runs_csv(warm.all(), &WARM)?)];
     Ok(Findings { page, csvs, summary: summary(cold, warm) })
 }
@@ -295,7 +296,7 @@ fn levels(cold: &Results) -> Table {
         ];
         row([level.title, &published], cells)
     });
-    table("The published levels", heads, rows)
+    Table::of_numbers("The published levels", heads, rows)
 }
 
 /// Minimum, 10th percentile, median and 90th percentile.
@@ -317,7 +318,7 @@ fn warm_table(warm: &Results) -> Table {
         let times = spread(warm, subject, part);
         row([title], times.map(|(name, ms)| value(format!("{key}_{name}_ms"), ms, fixed::<2>)))
     });
-    table("Warm runs", heads, rows)
+    Table::of_numbers("Warm runs", heads, rows)
 }
 
 fn warm_chart(warm: &Results) -> Chart {

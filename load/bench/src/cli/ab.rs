@@ -195,7 +195,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::stub::Stub;
+    use crate::cli::child::stub::Stub;
     use crate::stats::compare::Verdict;
 
     #[derive(Parser)]

@@ -49,15 +49,21 @@ impl CommandLine {
         }
         let is_load = words.first().is_some_and(|word| LOADS.contains(&word.as_str()));
         ensure!(is_load || !named, "{text:?} is not a load: after quire-bench write one of {}", LOADS.join(", "));
-        if is_load {
-            ensure!(!mentions(&words, None, "json"), "{text:?}: leave --json out, the figures are read from it here");
-        }
-        Ok(Self { text, words, is_load })
+        let line = Self { text, words, is_load };
+        let text = &line.text;
+        ensure!(
+            !is_load || !line.mentions(None, "json"),
+            "{text:?}: leave --json out, the figures are read from it here"
+        );
+        Ok(line)
     }
 
     /// True if a flag of a load was given, as `-c 5`, `-c5`, `--clients 5` or `--clients=5`.
     pub(crate) fn mentions(&self, short: Option<char>, long: &str) -> bool {
-        mentions(&self.words, short, long)
+        self.words.iter().any(|word| match word.strip_prefix("--") {
+            Some(flag) => flag.split('=').next() == Some(long),
+            None => short.is_some_and(|short| word.strip_prefix('-').is_some_and(|flag| flag.starts_with(short))),
+        })
     }
 
     /// Returns the command with more arguments.
@@ -72,14 +78,6 @@ impl CommandLine {
     }
 }
 
-fn mentions(words: &[String], short: Option<char>, long: &str) -> bool {
-    words.iter().any(|word| match word.strip_prefix("--") {
-        Some(flag) => flag.split('=').next() == Some(long),
-        None => short.is_some_and(|short| word.strip_prefix('-').is_some_and(|flag| flag.starts_with(short))),
-    })
-}
-
-/// Result of a child.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) wall_seconds: f64,
@@ -119,8 +117,9 @@ impl Children {
         let status = child.wait().context("cannot wait for a child")?;
         let wall_seconds = began_at.elapsed().as_secs_f64();
         let cpu_seconds = children_cpu()?.saturating_sub(cpu_before).as_secs_f64();
-        let last_error = errors.and_then(|errors| errors.join().ok()).unwrap_or_default();
-        ensure!(has_measured(status, line.is_load), "{:?} failed ({status}): {}", line.text, or_nothing(&last_error));
+        let last_error = errors.and_then(|errors| errors.join().ok()).filter(|line| !line.is_empty());
+        let last_error = last_error.as_deref().unwrap_or("it printed no error");
+        ensure!(has_measured(status, line.is_load), "{:?} failed ({status}): {last_error}", line.text);
         let report = if line.is_load { Some(report(line, &output?)?) } else { None };
         Ok(Measured { wall_seconds, cpu_seconds, report })
     }
@@ -148,10 +147,6 @@ fn has_measured(status: ExitStatus, is_load: bool) -> bool {
     } else {
         status.success()
     }
-}
-
-fn or_nothing(error: &str) -> &str {
-    if error.is_empty() { "it printed no error" } else { error }
 }
 
 fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {
@@ -232,6 +227,87 @@ impl Interrupt {
     #[cfg(test)]
     pub(crate) fn press(&self) {
         self.pressed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A program that takes the arguments of a load and prints a report, for tests of commands that run loads.
+#[cfg(test)]
+pub(crate) mod stub {
+    use tempfile::TempDir;
+
+    use super::{Children, PathBuf, Report};
+    use crate::measurement::{self, Distribution, Load, Machine, Run, Verdict};
+
+    /// The stub's folder, with a log of the arguments of every call.
+    pub(crate) struct Stub {
+        folder: TempDir,
+        pub(crate) children: Children,
+    }
+
+    impl Stub {
+        /// `body` is a shell script that sets `rate`, `time` (the median in microseconds), `errors` (of 1,000 requests)
+        /// and `reason` (why the run is INVALID) from the flags `$clients` and `$asked`; all of them may be left unset.
+        pub(crate) fn new(body: &str) -> Self {
+            let folder = TempDir::new().expect("a folder");
+            let at = |name: &str| folder.path().join(name);
+            // A shell cannot make a histogram, so one is ready for each of these times.
+            for time_us in [100, 200, 400, 10_000] {
+                let json = serde_json::to_string(&report(time_us)).expect("a report is JSON");
+                std::fs::write(at(&format!("{time_us}.json")), json).expect("written");
+            }
+            let script = format!(
+                r#"dir='{dir}'
+echo "$@" >> "$dir/log"
+clients=1 asked=0
+for word in "$@"; do
+    case "$before" in --clients) clients=$word;; --rate) asked=$word;; esac
+    before=$word
+done
+rate=1000 time=100 errors=0 reason=
+turn=$(wc -l < "$dir/log")
+{body}
+reasons=${{reason:+\"$reason\"}}
+sed -e 's/"rate":4711.0/"rate":'"$rate"'/' -e 's/"errors":4711/"errors":'"$errors"'/' \
+    -e 's/"reasons":\[\]/"reasons":['"$reasons"']/' "$dir/$time.json"
+"#,
+                dir = folder.path().display()
+            );
+            let path = at("stub.sh");
+            std::fs::write(&path, script).expect("written");
+            Self { children: Children::with_program("sh", [path]), folder }
+        }
+
+        /// The arguments of every call, in order.
+        pub(crate) fn calls(&self) -> Vec<String> {
+            let log = std::fs::read_to_string(self.path("log")).unwrap_or_default();
+            log.lines().map(str::to_owned).collect()
+        }
+
+        pub(crate) fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+    }
+
+    fn report(time_us: u64) -> Report {
+        let mut response = Distribution::default();
+        response.histogram.record_n(time_us * 1_000, 1_000).expect("within bounds");
+        let run = Run {
+            seconds: 1.0,
+            requests: 1_000,
+            errors: 4711,
+            rate: 4711.0,
+            response,
+            client_cpu_seconds: 0.01,
+            verdict: Verdict::default(),
+            ..Run::default()
+        };
+        Report {
+            format: measurement::FORMAT.into(),
+            tool: "stub".into(),
+            machine: Machine::default(),
+            load: Load::default(),
+            runs: vec![run],
+        }
     }
 }
 

@@ -12,14 +12,14 @@ use quire_rpc::client::{Codec, Protocol, Settings};
 use quire_rpc::{Encoding, Metadata};
 
 use super::exit::Exit;
-use super::input;
-use super::load::{LoadArgs, Multiplexing};
+use super::load::{LoadArgs, Multiplexing, block_on, read_input, sources};
 use super::measure::measure;
 use crate::measurement::Load;
+use crate::report::units::micros;
 use crate::template::Sources;
 use crate::tls::TlsArgs;
 use crate::workload::grpc::{
-    DATA_BYTES_MAX, Endings, GrpcWorkload, OutcomeField, Payload, Requests, Schema, Shape, Target, example,
+    DATA_BYTES_MAX, Endings, GrpcWorkload, OutcomeField, Payload, Requests, Schema, Shape, Target, Traces, example,
     split_method,
 };
 
@@ -49,6 +49,9 @@ pub struct GrpcArgs {
     /// Deadline of a call, sent to the server [default: none; --timeout ends calls on the client alone]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Request")]
     pub deadline: Option<Duration>,
+    /// Send a traceparent with each call, sampled for this share, and print the trace ids of the slowest of those
+    #[arg(long, value_name = "SHARE", help_heading = "Request", value_parser = share)]
+    pub trace: Option<f64>,
     /// Compress requests
     #[arg(long, help_heading = "Request", value_parser = one_of(&ENCODINGS))]
     pub compression: Option<Encoding>,
@@ -73,10 +76,8 @@ pub struct GrpcArgs {
     /// Print the method and an example message, then stop
     #[arg(long, help_heading = "Contract")]
     pub describe: bool,
-    /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// Load and output.
     #[command(flatten)]
     pub load: LoadArgs,
 }
@@ -93,6 +94,11 @@ fn one_of<T: Copy + Send + Sync + 'static>(
     names.map(|given| known.iter().find(|(name, _)| *name == given).unwrap_or(&known[0]).1)
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "it must be a number from 0 to 1".to_owned())
+}
+
 fn name_of<T: PartialEq>(known: &[(&'static str, T)], wanted: &T) -> &'static str {
     known.iter().find(|(_, value)| value == wanted).map_or("", |(name, _)| name)
 }
@@ -101,7 +107,7 @@ fn name_of<T: PartialEq>(known: &[(&'static str, T)], wanted: &T) -> &'static st
 /// method and settings of the [`Load`].
 pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     let metadata = metadata(&args.metadata)?;
-    let sources = input::sources(args.load.seed, args.rows.as_deref())?;
+    let sources = sources(args.load.seed, args.rows.as_deref())?;
     let data = args.data.as_deref().map(read_data).transpose()?;
     if args.messages == 0 {
         bail!("--messages 0: it must be at least 1");
@@ -116,20 +122,20 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
         None => Endings::default(),
         Some(path) => {
             let field = OutcomeField::find(path, &method.output()).map_err(|reason| anyhow!("--outcome {reason}"))?;
-            Endings::by_field(field)
+            Endings::Field(field)
         }
     };
     let path = format!("/{}", name(&method));
-    let workload = GrpcWorkload::new(target.clone(), &path, shape, requests)
-        .speaking(args.protocol, args.codec)
-        .metadata(metadata)
-        .deadline(args.deadline)
-        .compression(args.compression)
-        .endings(endings);
-    let workload = match args.load.in_flight {
-        Some(in_flight) => workload.in_flight_max(in_flight),
-        None => workload,
-    };
+    let mut workload = GrpcWorkload::new(target.clone(), &path, shape, requests);
+    (workload.metadata, workload.deadline, workload.endings) = (metadata, args.deadline, endings);
+    workload.traces = args.trace.map(Traces::new);
+    let settings = &mut workload.settings;
+    (settings.protocol, settings.codec) = (args.protocol, args.codec);
+    // Requests of any size are compressed, if that makes them shorter.
+    settings.compression = args.compression.map(|encoding| (encoding, 0));
+    if let Some(in_flight) = args.load.in_flight {
+        settings.calls_per_connection_max = in_flight.max(1);
+    }
     Ok((workload, load(args, &target, &method)))
 }
 
@@ -166,6 +172,7 @@ fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
     let names: Vec<&str> = args.metadata.iter().filter_map(|entry| Some(entry.split_once(':')?.0)).collect();
     load.set("metadata", (!names.is_empty()).then(|| names.join(",")));
     load.set("deadline", args.deadline.map(humantime::format_duration));
+    load.set("trace", args.trace);
     load.set("compression", args.compression.map(Encoding::name));
     load.set("outcome", args.outcome.as_ref());
     load.set("authority", args.authority.as_ref());
@@ -203,7 +210,7 @@ fn requests(
 }
 
 fn read_data(data: &str) -> anyhow::Result<String> {
-    let bytes = input::data(data, DATA_BYTES_MAX)?;
+    let bytes = read_input(data, DATA_BYTES_MAX)?;
     String::from_utf8(bytes).with_context(|| format!("--data {data} is not text in UTF-8"))
 }
 
@@ -222,16 +229,18 @@ fn metadata(entries: &[String]) -> anyhow::Result<Metadata> {
 }
 
 /// Limit of concurrent calls on a connection.
-const MULTIPLEXING: Multiplexing =
-    Multiplexing { in_flight_max: 65_536, reason: "a connection would be busy keeping count of them" };
+const MULTIPLEXING: Multiplexing = (65_536, "a connection would be busy keeping count of them");
 
-/// Runs the command.
 pub fn command(args: &GrpcArgs) -> anyhow::Result<Exit> {
     if args.describe {
-        std::io::stdout().write_all(input::block_on(describe(args))?.as_bytes())?;
+        std::io::stdout().write_all(block_on(describe(args))?.as_bytes())?;
         return Ok(Exit::Done);
     }
-    let (workload, load) = input::block_on(prepare(args))?;
-    let probe = workload.target().probe();
-    measure(&args.load, MULTIPLEXING, load, &workload, probe)
+    let (workload, load) = block_on(prepare(args))?;
+    let probe = workload.target.probe();
+    let exit = measure(&args.load, MULTIPLEXING, load, &workload, probe)?;
+    for (time, id) in workload.traces.iter().flat_map(Traces::slowest) {
+        eprintln!("a slow call took {}: trace {id}", micros(time.as_secs_f64() * 1e6));
+    }
+    Ok(exit)
 }

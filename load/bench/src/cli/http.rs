@@ -6,8 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::exit::Exit;
-use super::input;
-use super::load::{LoadArgs, Multiplexing};
+use super::load::{LoadArgs, block_on, read_input, sources};
 use super::measure::measure;
 use crate::measurement::Load;
 use crate::probe::Probe;
@@ -21,7 +20,6 @@ const DATA_BYTES_MAX: u64 = 256 << 20;
 /// An HTTP load.
 #[derive(Clone, Debug, Args)]
 pub struct HttpArgs {
-    /// Load and output.
     #[command(flatten)]
     pub load: LoadArgs,
     /// http:// or https://, or HOST:PORT/PATH and :PORT/PATH for http://, with placeholders in path and query: {{number}}, {{random 1 100}}, {{row.column}}
@@ -42,7 +40,6 @@ pub struct HttpArgs {
     /// Use HTTP/2: with prior knowledge for http://, by ALPN for https://
     #[arg(long, help_heading = "Request")]
     pub http2: bool,
-    /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
 }
@@ -53,12 +50,12 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
         args.http2 || args.load.in_flight.is_none_or(|count| count == 1),
         "HTTP/1.1 carries one request at a time on a connection: use more clients (-c), or --http2"
     );
-    let sources = input::sources(args.load.seed, args.rows.as_deref())?;
+    let sources = sources(args.load.seed, args.rows.as_deref())?;
     let request = RequestArgs {
         url: args.url.clone(),
         method: args.method.clone(),
         headers: args.header.clone(),
-        data: args.data.as_deref().map(|data| input::data(data, DATA_BYTES_MAX)).transpose()?,
+        data: args.data.as_deref().map(|data| read_input(data, DATA_BYTES_MAX)).transpose()?,
         http2: args.http2,
     };
     let requests = Requests::new(&request, &sources)?;
@@ -67,7 +64,7 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     if let Some(config) = &mut tls {
         config.alpn_protocols.push(protocol.to_vec());
     }
-    let dialer = input::block_on(async {
+    let dialer = block_on(async {
         let stream = socket::reach(requests.host(), requests.port()).await?;
         let dialer = Dialer::new(stream.peer_addr()?, requests.host(), tls.map(Arc::new))?;
         probe(stream, &dialer, args.http2).await?;
@@ -78,7 +75,6 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     Ok((workload, load))
 }
 
-/// Runs the command.
 pub fn command(args: &HttpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
     let server = format!("{}:{}", workload.requests().host(), workload.requests().port());
@@ -88,8 +84,7 @@ pub fn command(args: &HttpArgs) -> anyhow::Result<Exit> {
     } else {
         "HTTP/1.1 carries one request at a time on a connection; use more clients (-c), or --http2"
     };
-    let multiplexing = Multiplexing { in_flight_max: workload.in_flight_max(), reason };
-    measure(&args.load, multiplexing, load, &workload, probe)
+    measure(&args.load, (workload.in_flight_max(), reason), load, &workload, probe)
 }
 
 fn described(args: &HttpArgs, workload: &HttpWorkload) -> Load {

@@ -1,6 +1,9 @@
-//! Flags of every load, and the plan they make.
+//! Flags of every load, the plan they make, and the input they name: rows for templates, and data as text or a file.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -9,6 +12,7 @@ use clap::Args;
 use crate::cores::cores;
 use crate::plan::{End, Pace, Plan};
 use crate::schedule::{Arrivals, Profile};
+use crate::template::{Rows, Sources};
 
 /// Pace, duration and output of a load.
 #[derive(Clone, Debug, Args)]
@@ -66,16 +70,9 @@ pub struct LoadArgs {
     pub quiet: bool,
 }
 
-/// Concurrency that a protocol allows on one connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Multiplexing {
-    /// Maximum requests in flight on a connection.
-    pub in_flight_max: usize,
-    /// Reason for the limit, shown to a user who exceeds it.
-    pub reason: &'static str,
-}
+/// Maximum requests in flight that a protocol allows on a connection, and the reason, shown to a user who exceeds it.
+pub(crate) type Multiplexing = (usize, &'static str);
 
-/// Maximum connections of a run.
 const CONNECTIONS_MAX: usize = 16_384;
 /// Maximum requests in flight over all connections.
 const IN_FLIGHT_TOTAL_MAX: usize = 1 << 20;
@@ -88,11 +85,10 @@ const WARM_UP: Duration = Duration::from_secs(1);
 
 impl LoadArgs {
     /// Returns the plan, or an error that names the wrong flag.
-    pub fn plan(&self, multiplexing: Multiplexing) -> anyhow::Result<Plan> {
+    pub(crate) fn plan(&self, (in_flight_max, reason): Multiplexing) -> anyhow::Result<Plan> {
         ensure!((1..=CONNECTIONS_MAX).contains(&self.clients), "--clients must be from 1 to {CONNECTIONS_MAX}");
         ensure!(self.runs > 0, "--runs must be at least 1");
         ensure!(!self.timeout.is_zero(), "--timeout must be above 0s");
-        let Multiplexing { in_flight_max, reason } = multiplexing;
         let usual = if self.rate.is_some() { IN_FLIGHT_OPEN.min(in_flight_max) } else { 1 };
         let in_flight = self.in_flight.unwrap_or(usual);
         ensure!(in_flight > 0, "--in-flight must be at least 1");
@@ -159,4 +155,30 @@ impl LoadArgs {
             }
         }
     }
+}
+
+/// Sources of placeholder values.
+pub(crate) fn sources(seed: u64, rows: Option<&Path>) -> anyhow::Result<Sources> {
+    let rows = rows.map(Rows::read).transpose()?.map(Arc::new);
+    Ok(Sources { seed, rows })
+}
+
+/// Returns the argument itself, the content of the file after `@`, or standard input for `-`.
+pub(crate) fn read_input(argument: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    let named = || format!("--data {argument}");
+    let from: Box<dyn Read> = match argument.strip_prefix('@') {
+        Some(path) => Box::new(File::open(path).with_context(named)?),
+        None if argument == "-" => Box::new(std::io::stdin()),
+        None => return Ok(argument.as_bytes().to_vec()),
+    };
+    let mut bytes = Vec::new();
+    from.take(bytes_max + 1).read_to_end(&mut bytes).with_context(named)?;
+    ensure!(bytes.len() as u64 <= bytes_max, "{}: more than {bytes_max} bytes", named());
+    Ok(bytes)
+}
+
+/// Runs requests to a server before a load, when there is no runtime yet.
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start a runtime")?.block_on(work)
 }

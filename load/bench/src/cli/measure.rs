@@ -16,7 +16,7 @@ use crate::report::csv::RowWriter;
 use crate::report::pending::Pending;
 use crate::report::{html, json, origin, summary, units};
 use crate::run::{Progress, Watch, run_with_rows};
-use crate::stats::slo::{self, Judged, Measure, Objectives, Outcome};
+use crate::stats::slo::{self, Judged, Measure, Objective, Outcome};
 use crate::workload::Workload;
 use crate::{recorder, verdict};
 
@@ -28,18 +28,18 @@ pub(crate) fn measure<W: Workload>(
     workload: &W,
     probe: Option<Probe>,
 ) -> anyhow::Result<Exit> {
-    let objectives: Option<Objectives> = args.slo.as_deref().map(str::parse).transpose().context("--slo")?;
+    let objectives = args.slo.as_deref().map(slo::parse).transpose().context("--slo")?;
     let plan = args.plan(multiplexing)?;
     ensure!(args.csv.is_none() || args.runs == 1, "--csv writes the rows of one run; leave out --runs");
     let mut outputs = prepare_outputs(args)?;
     describe(&plan, &mut load);
-    let mut observer = Observer { probe, before: None, after: None, line: Line::new(args.quiet), name: String::new() };
+    let mut observer = Observer { probe, before: None, after: None, bar: bar(args.quiet), name: String::new() };
     let labels = workload.clone();
     let is_open = load.is_open();
     let rows = outputs
         .rows
         .take()
-        .map(|rows| RowWriter::start(rows, is_open, move |ending| label(&labels, ending)))
+        .map(|rows| RowWriter::start(rows, is_open, move |ending| recorder::label(&labels, ending)))
         .transpose()?;
     let mut runs: Vec<Run> = Vec::new();
     for number in 1..=args.runs {
@@ -54,7 +54,7 @@ pub(crate) fn measure<W: Workload>(
             break;
         }
     }
-    observer.line.finish();
+    observer.bar.finish_and_clear();
     if let Some(rows) = rows {
         let rows = rows.finish(runs.iter().any(|run| run.interrupted))?;
         eprintln!("{} rows in {}", rows.written, rows.path.display());
@@ -67,14 +67,14 @@ pub(crate) fn measure<W: Workload>(
         runs,
     };
     outputs.write(&report)?;
-    Ok(exit(&report.runs, objectives.as_ref()))
+    Ok(exit(&report.runs, objectives.as_deref()))
 }
 
-fn exit(runs: &[Run], objectives: Option<&Objectives>) -> Exit {
+fn exit(runs: &[Run], objectives: Option<&[Objective]>) -> Exit {
     if runs.iter().any(|run| !run.verdict.is_valid()) {
         return Exit::Invalid;
     }
-    let Some(Objectives(objectives)) = objectives else { return Exit::Done };
+    let Some(objectives) = objectives else { return Exit::Done };
     let judged = slo::judge(objectives, runs);
     for one in &judged {
         eprintln!("{}", judged_line(one));
@@ -84,10 +84,6 @@ fn exit(runs: &[Run], objectives: Option<&Objectives>) -> Exit {
         Outcome::Inconclusive => Exit::Inconclusive,
         Outcome::Pass => Exit::Done,
     }
-}
-
-fn label<W: Workload>(workload: &W, ending: u16) -> String {
-    recorder::own_label(ending).map_or_else(|| workload.label(ending), str::to_owned)
 }
 
 fn describe(plan: &Plan, load: &mut Load) {
@@ -111,7 +107,7 @@ fn describe(plan: &Plan, load: &mut Load) {
         Pace::Open { arrivals, profile } => {
             load.set("rate", Some(profile));
             load.pace = format!("{arrivals:?}").to_lowercase();
-            load.rate = Some(profile.due_between(0.0, seconds) / seconds);
+            load.rate = Some(profile.mean_rate(seconds));
         }
     }
 }
@@ -121,14 +117,14 @@ struct Observer {
     probe: Option<Probe>,
     before: Option<Reading>,
     after: Option<Reading>,
-    line: Line,
+    bar: ProgressBar,
     name: String,
 }
 
 impl Observer {
     fn server_side(&mut self) -> Option<crate::measurement::ServerSide> {
         let (before, after) = (self.before.take()?, self.after.take()?);
-        after.since(&before, None)
+        after.since(&before)
     }
 
     fn read(&self) -> Option<Reading> {
@@ -143,7 +139,13 @@ impl Watch for Observer {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        self.line.show(&self.name, progress);
+        if self.bar.is_hidden() {
+            return;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a thousand")]
+        let parts = (done(progress).clamp(0.0, 1.0) * units::float(PARTS)) as u64;
+        self.bar.set_position(parts);
+        self.bar.set_message(line(&self.name, progress));
     }
 
     fn measured(&mut self) {
@@ -214,51 +216,32 @@ impl Outputs {
 
 const PARTS: u64 = 1000;
 
-/// The progress line of a run, shown on a terminal only.
-#[derive(Debug)]
-pub(crate) struct Line {
-    bar: ProgressBar,
-}
-
-impl Line {
-    /// A line on standard error if that is a terminal and `quiet` is not set; otherwise hidden.
-    pub(crate) fn new(quiet: bool) -> Self {
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(PARTS) };
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {msg}") {
-            bar.set_style(style);
-        }
-        Self { bar }
+/// A progress line on standard error if that is a terminal and `quiet` is not set; otherwise hidden.
+fn bar(quiet: bool) -> ProgressBar {
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(PARTS) };
+    if let Ok(style) = ProgressStyle::with_template("{bar:20} {msg}") {
+        bar.set_style(style);
     }
-
-    /// Shows the progress of the run called `name`.
-    pub(crate) fn show(&self, name: &str, progress: &Progress) {
-        if self.bar.is_hidden() {
-            return;
-        }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a thousand")]
-        let parts = (done(progress).clamp(0.0, 1.0) * units::float(PARTS)) as u64;
-        self.bar.set_position(parts);
-        self.bar.set_message(line(name, progress));
-    }
-
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
+    bar
 }
 
 /// Completed share of the run, by time or by requests.
 fn done(progress: &Progress) -> f64 {
-    let by_time = progress.total.map(|total| progress.elapsed.as_secs_f64() / total.as_secs_f64());
-    let by_count = progress.requests_total.map(|total| units::share(progress.requests, total));
-    by_time.or(by_count).unwrap_or(0.0)
+    match progress.end {
+        End::After(total) => progress.elapsed.as_secs_f64() / total.as_secs_f64(),
+        End::Count(total) => units::share(progress.requests, total),
+    }
 }
 
 fn line(name: &str, progress: &Progress) -> String {
     let time = |micros| if progress.rate > 0.0 { units::micros(micros) } else { "–".to_owned() };
     let errors = format!("{} error{}", units::count(progress.errors), if progress.errors == 1 { "" } else { "s" });
-    let left = progress.total.map(|total| total.saturating_sub(progress.elapsed));
-    let left = left
-        .or_else(|| Duration::try_from_secs_f64(progress.elapsed.as_secs_f64() * (1.0 / done(progress) - 1.0)).ok());
+    let left = match progress.end {
+        End::After(total) => Some(total.saturating_sub(progress.elapsed)),
+        End::Count(_) => {
+            Duration::try_from_secs_f64(progress.elapsed.as_secs_f64() * (1.0 / done(progress) - 1.0)).ok()
+        }
+    };
     let left = left.map(|left| format!("  {} s left", left.as_secs_f64().ceil())).unwrap_or_default();
     let (rate, p50, p99) = (units::rate(progress.rate), time(progress.p50_us), time(progress.p99_us));
     format!("{name}: {rate}  p50 {p50}  p99 {p99}  {errors}{left}")
@@ -282,7 +265,7 @@ fn judged_line(judged: &Judged) -> String {
         .map(|interval| format!(" ({} to {})", show(interval.low), show(interval.high)))
         .unwrap_or_default();
     let reason = judged.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{}: {seen}{interval}: {outcome}{reason}", judged.objective)
+    format!("{}: {seen}{interval}: {outcome}{reason}", judged.objective.text)
 }
 
 fn time(micros: f64) -> String {
@@ -346,9 +329,8 @@ mod progress_tests {
     fn the_line_says_the_last_seconds_figures_and_what_is_left() {
         let progress = Progress {
             elapsed: Duration::from_millis(1_800),
-            total: Some(Duration::from_secs(10)),
+            end: End::After(Duration::from_secs(10)),
             requests: 7,
-            requests_total: None,
             errors: 1,
             rate: 123_456.7,
             p50_us: 81.2,
@@ -358,11 +340,10 @@ mod progress_tests {
             line("run 2 of 5", &progress),
             "run 2 of 5: 123,457 /s  p50 81.2 µs  p99 1.23 ms  1 error  9 s left"
         );
-        let counted = Progress { total: None, requests_total: Some(70), rate: 0.0, errors: 0, ..progress };
+        let counted = Progress { end: End::Count(70), rate: 0.0, errors: 0, ..progress };
         assert_eq!(line("run", &counted), "run: 0 /s  p50 –  p99 –  0 errors  17 s left");
         let nothing = Progress { requests: 0, ..counted };
         assert_eq!(line("run", &nothing), "run: 0 /s  p50 –  p99 –  0 errors");
-        Line::new(true).show("run", &nothing);
     }
 }
 

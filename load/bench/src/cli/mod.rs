@@ -15,11 +15,8 @@ mod compare;
 mod exit;
 pub mod grpc;
 pub mod http;
-mod input;
 mod load;
 mod measure;
-#[cfg(test)]
-mod stub;
 mod sweep;
 pub mod tcp;
 
@@ -30,7 +27,6 @@ pub use load::LoadArgs;
 #[derive(Debug, Parser)]
 #[command(name = "quire-bench", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// The subcommand.
     #[command(subcommand)]
     command: Command,
 }
@@ -62,7 +58,6 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
         match &self.command {
             Command::Grpc(args) => grpc::command(args),
@@ -81,13 +76,13 @@ impl Cli {
 fn null(server: &NullServer) -> anyhow::Result<Exit> {
     let null = Null::start(server.clone())?;
     let mut out = io::stdout().lock();
-    if let Some(first) = null.first_stall_unix_ms() {
+    if let Some(first) = null.first_stall_unix_ms {
         writeln!(out, "first stall at {first} ms since 1970")?;
     }
-    writeln!(out, "listening on {}", null.address())?;
+    writeln!(out, "listening on {}", null.address)?;
     out.flush()?;
     drop(out);
-    input::block_on(async { Ok(tokio::signal::ctrl_c().await?) })?;
+    load::block_on(async { Ok(tokio::signal::ctrl_c().await?) })?;
     Ok(Exit::Done)
 }
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::Exit;
-use super::input;
-use super::load::{LoadArgs, Multiplexing};
+use super::load::{LoadArgs, block_on, sources};
 use super::measure::measure;
 use crate::measurement::Load;
 use crate::template::Template;
@@ -17,7 +16,6 @@ use crate::workload::tcp::{Exchange, PIPELINED_MAX_DEFAULT, Reply, TcpWorkload};
 /// A load of lines over TCP.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
-    /// Load and output.
     #[command(flatten)]
     pub load: LoadArgs,
     /// HOST:PORT, or :PORT on this machine
@@ -45,10 +43,10 @@ pub struct TcpArgs {
 /// Builds the load after probing the server; call it outside a runtime. Pace, workers and the like are not filled in.
 pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
     let reply: Reply = args.reply.parse()?;
-    let sources = input::sources(args.load.seed, args.rows.as_deref())?;
+    let sources = sources(args.load.seed, args.rows.as_deref())?;
     let line = Template::parse(&args.line, &sources).map_err(|error| anyhow::anyhow!("in --line: {error}"))?;
     let (host, port) = host_and_port(&args.address)?;
-    let address = input::block_on(async { Ok(socket::reach(&host, port).await?.peer_addr()?) })?;
+    let address = block_on(async { Ok(socket::reach(&host, port).await?.peer_addr()?) })?;
     let exchange = Exchange {
         line,
         line_end: if args.crlf { "\r\n" } else { "\n" },
@@ -64,8 +62,7 @@ pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
 pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
     let reason = "more lines would only wait in the socket; use more clients (-c)";
-    let multiplexing = Multiplexing { in_flight_max: PIPELINED_MAX_DEFAULT, reason };
-    measure(&args.load, multiplexing, load, &workload, None)
+    measure(&args.load, (PIPELINED_MAX_DEFAULT, reason), load, &workload, None)
 }
 
 fn described(args: &TcpArgs) -> Load {

@@ -10,7 +10,7 @@ use quire_rpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use tokio::runtime::Handle;
 
 /// Largest answer: the default limit of gRPC clients.
-pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+pub(super) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 const NAME: &str = "any method";
 const STREAMS_MAX: u32 = 4096;
@@ -77,7 +77,7 @@ pub(super) fn server(answer_bytes: usize, streams: bool, delay: Duration, worker
     };
     let mut limits = Limits { drain_timeout: Duration::ZERO, keepalive_interval: None, ..Limits::default() };
     limits.http2.concurrent_streams_max = STREAMS_MAX;
-    limits.connections_max = usize::MAX;
+    limits.connections_max = usize::MAX.into();
     limits.message_bytes_max = MESSAGE_BYTES_MAX;
     Server::builder().limits(limits).workers(workers).fallback(method).build()
 }

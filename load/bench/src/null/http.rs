@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -15,36 +15,19 @@ const STREAMS_MAX: u32 = 4096;
 /// Windows for request bodies, so large that a body never waits.
 const WINDOW_BYTES: u32 = 4 << 20;
 
-/// The constant answer.
-#[derive(Clone, Debug)]
-pub(super) struct Answer {
-    body: Bytes,
-    delay: Duration,
-}
-
-impl Answer {
-    pub(super) fn new(body_bytes: usize, delay: Duration) -> Self {
-        Self { body: Bytes::from(vec![b'.'; body_bytes]), delay }
-    }
-
-    async fn to(self, request: http::Request<Incoming>) -> Result<http::Response<Full<Bytes>>, Infallible> {
-        let mut body = request.into_body();
-        while !body.is_end_stream() {
-            match body.frame().await {
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => break,
-            }
-        }
-        if !self.delay.is_zero() {
-            tokio::time::sleep(self.delay).await;
-        }
-        Ok(http::Response::new(Full::new(self.body)))
-    }
-}
-
 /// Serves one connection to its end; errors are the client's to report.
-pub(super) async fn serve(stream: TcpStream, answer: Answer) {
-    let service = service_fn(move |request| answer.clone().to(request));
+pub(super) async fn serve(stream: TcpStream, answer: Bytes, delay: Duration) {
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let answer = answer.clone();
+        async move {
+            let mut body = request.into_body();
+            while let Some(Ok(_)) = body.frame().await {}
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            Ok::<_, Infallible>(http::Response::new(Full::new(answer)))
+        }
+    });
     let mut server = Builder::new(TokioExecutor::new());
     server.http1().pipeline_flush(true).auto_date_header(false);
     server

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::values;
 
-pub use grpc::MESSAGE_BYTES_MAX;
+use grpc::MESSAGE_BYTES_MAX;
 
 /// Largest answer of any protocol.
 pub const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -44,7 +44,6 @@ pub enum NullServer {
         /// Methods take a stream and answer each of its messages
         #[arg(long)]
         streams: bool,
-        /// Settings of all null servers.
         #[command(flatten)]
         serving: Serving,
     },
@@ -53,7 +52,6 @@ pub enum NullServer {
         /// Size of each answer's body, as in 100, 1KiB or 2MB
         #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
-        /// Settings of all null servers.
         #[command(flatten)]
         serving: Serving,
     },
@@ -65,7 +63,6 @@ pub enum NullServer {
         /// Answer with this line instead
         #[arg(long, value_name = "TEXT", conflicts_with = "answer_bytes")]
         answer: Option<String>,
-        /// Settings of all null servers.
         #[command(flatten)]
         serving: Serving,
     },
@@ -94,12 +91,6 @@ pub struct Serving {
     pub delay: Duration,
 }
 
-impl Serving {
-    fn stalls(&self) -> Option<Stalls> {
-        Some(Stalls { length: self.stall?, every: self.every?, first_unix_ms: self.stall_from })
-    }
-}
-
 impl NullServer {
     fn serving(&self) -> &Serving {
         let (Self::Grpc { serving, .. } | Self::Http { serving, .. } | Self::Tcp { serving, .. }) = self;
@@ -110,8 +101,9 @@ impl NullServer {
 /// A running null server, on threads of its own; dropping it stops it.
 #[derive(Debug)]
 pub struct Null {
-    address: SocketAddr,
-    first_stall_unix_ms: Option<u64>,
+    pub address: SocketAddr,
+    /// Start of the first stall, in milliseconds since 1970; the others follow at equal intervals.
+    pub first_stall_unix_ms: Option<u64>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -125,7 +117,7 @@ impl Null {
         let listener = StdListener::bind(listen).with_context(failed)?;
         listener.set_nonblocking(true).with_context(failed)?;
         let address = listener.local_addr().with_context(failed)?;
-        let stalls = server.serving().stalls().map(Stalls::begin);
+        let stalls = Stalls::of(server.serving());
         let (stop, stopping) = watch::channel(false);
         let mut null = Self {
             address,
@@ -151,16 +143,6 @@ impl Null {
         null.threads.push(thread(0, stalls, serving)?.0);
         Ok(null)
     }
-
-    /// Address it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Start of the first stall, in milliseconds since 1970; the others follow at equal intervals.
-    pub fn first_stall_unix_ms(&self) -> Option<u64> {
-        self.first_stall_unix_ms
-    }
 }
 
 impl Drop for Null {
@@ -176,7 +158,7 @@ fn check(server: &NullServer) -> anyhow::Result<()> {
     let serving = server.serving();
     let Serving { threads, delay, .. } = serving;
     ensure!((1..=THREADS_MAX).contains(threads), "--threads {threads}: it must be from 1 to {THREADS_MAX}");
-    if let Some(Stalls { length, every, .. }) = serving.stalls() {
+    if let (Some(length), Some(every)) = (serving.stall, serving.every) {
         ensure!(
             !length.is_zero() && length < every,
             "--stall {length:?}: it must be above 0 and shorter than --every {every:?}"
@@ -204,7 +186,7 @@ fn check(server: &NullServer) -> anyhow::Result<()> {
 /// Starts a thread with its own runtime, which `work` is given and which ends with it.
 fn thread<F: Future<Output = ()>>(
     number: usize,
-    stalls: Option<Begun>,
+    stalls: Option<Stalls>,
     work: impl FnOnce(Handle) -> F + Send + 'static,
 ) -> anyhow::Result<(JoinHandle<()>, Handle)> {
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a thread to serve")?;
@@ -232,8 +214,8 @@ async fn serve(server: NullServer, listener: TcpListener, workers: Vec<Handle>, 
             let _ = server.serve(listener, stop).await;
         }
         NullServer::Http { answer_bytes, .. } => {
-            let answer = http::Answer::new(answer_bytes, delay);
-            let connections = Connections(move |stream| http::serve(stream, answer.clone()));
+            let answer = Bytes::from(vec![b'.'; answer_bytes]);
+            let connections = Connections(move |stream| http::serve(stream, answer.clone(), delay));
             accept(&connections, listener, &workers, stop, Duration::ZERO).await;
         }
         NullServer::Tcp { answer_bytes, answer, .. } => {
@@ -269,36 +251,40 @@ where
 const WAIT_MAX: Duration = Duration::from_hours(24 * 365);
 
 /// Times at which a server's threads stall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stalls {
-    /// Length of a stall.
-    pub(super) length: Duration,
-    /// From the start of one to the start of the next.
-    pub(super) every: Duration,
-    /// Start of the first, in milliseconds since 1970; by default `every` after the start of the server. If past, the
-    /// first is a whole number of periods later.
-    pub(super) first_unix_ms: Option<u64>,
-}
-
-/// Stalls with a fixed start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
-    stalls: Stalls,
+struct Stalls {
+    length: Duration,
+    /// From the start of one to the start of the next.
+    every: Duration,
     first: Instant,
-    pub(super) first_unix_ms: u64,
+    first_unix_ms: u64,
 }
 
 impl Stalls {
-    pub(super) fn begin(self) -> Begun {
+    /// The first is by default `every` after now; if its time is past, a whole number of periods later.
+    fn of(serving: &Serving) -> Option<Self> {
+        let (length, every) = (serving.stall?, serving.every?);
         let (now, unix_now) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-        let first_unix = match self.first_unix_ms.map(Duration::from_millis) {
-            None => unix_now.saturating_add(self.every),
+        let first_unix = match serving.stall_from.map(Duration::from_millis) {
+            None => unix_now.saturating_add(every),
             Some(first) if first >= unix_now => first,
-            Some(first) => unix_now.saturating_add(until_next(unix_now.saturating_sub(first), self.every)),
+            Some(first) => unix_now.saturating_add(until_next(unix_now.saturating_sub(first), every)),
         };
         let wait = first_unix.saturating_sub(unix_now).min(WAIT_MAX);
         let first_unix_ms = u64::try_from(first_unix.as_millis()).unwrap_or(u64::MAX);
-        Begun { stalls: self, first: now.checked_add(wait).unwrap_or(now), first_unix_ms }
+        Some(Self { length, every, first: now.checked_add(wait).unwrap_or(now), first_unix_ms })
+    }
+
+    /// Blocks the calling thread during each stall. A stall that begins late, because the timer counts in milliseconds
+    /// or the thread was busy, still ends on time.
+    async fn keep_to(self) {
+        let mut begins = self.first;
+        loop {
+            tokio::time::sleep_until(begins).await;
+            let left = (begins + self.length).saturating_duration_since(Instant::now());
+            std::thread::sleep(left);
+            begins += self.every;
+        }
     }
 }
 
@@ -308,20 +294,6 @@ fn until_next(passed: Duration, every: Duration) -> Duration {
     every.saturating_sub(Duration::from_nanos(u64::try_from(into_it).unwrap_or_default()))
 }
 
-impl Begun {
-    /// Blocks the calling thread during each stall. A stall that begins late, because the timer counts in milliseconds
-    /// or the thread was busy, still ends on time.
-    pub(super) async fn keep_to(self) {
-        let mut begins = self.first;
-        loop {
-            tokio::time::sleep_until(begins).await;
-            let left = (begins + self.stalls.length).saturating_duration_since(Instant::now());
-            std::thread::sleep(left);
-            begins += self.stalls.every;
-        }
-    }
-}
-
 #[cfg(test)]
 mod stall_tests {
     use super::*;
@@ -329,7 +301,15 @@ mod stall_tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn first_unix_ms(given: Option<u64>) -> u64 {
-        Stalls { length: SECOND / 2, every: 100 * SECOND, first_unix_ms: given }.begin().first_unix_ms
+        let serving = Serving {
+            listen: ([127, 0, 0, 1], 0).into(),
+            threads: 1,
+            stall: Some(SECOND / 2),
+            every: Some(100 * SECOND),
+            stall_from: given,
+            delay: Duration::ZERO,
+        };
+        Stalls::of(&serving).expect("both are given").first_unix_ms
     }
 
     #[test]

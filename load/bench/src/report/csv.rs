@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
@@ -16,8 +16,11 @@ use serde::Serialize;
 
 use super::pending::Pending;
 
-/// Maximum rows queued for the writer, over all workers: some 20 MiB.
-pub(crate) const ROWS_QUEUED_MAX: usize = 1 << 18;
+/// Rows that a worker hands over at once.
+pub(crate) const BATCH_ROWS: usize = 1024;
+
+/// Maximum batches queued for the writer, over all workers: some 20 MiB.
+const BATCHES_QUEUED_MAX: usize = 256;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -35,11 +38,9 @@ pub(crate) struct Row {
     pub(crate) client: Option<u32>,
     /// Due time; in a closed loop, send time.
     pub(crate) scheduled_ns: u64,
-    /// Send time, if it was sent.
     pub(crate) sent_ns: Option<u64>,
     /// Arrival of the answer's first byte, where the transport reports it.
     pub(crate) first_byte_ns: Option<u64>,
-    /// Arrival of the whole answer.
     pub(crate) done_ns: u64,
     /// The workload's number of its ending.
     pub(crate) ending: u16,
@@ -49,38 +50,20 @@ pub(crate) struct Row {
 pub(crate) struct RowWriter {
     path: PathBuf,
     sink: RowSink,
-    thread: JoinHandle<io::Result<Pending>>,
+    thread: JoinHandle<io::Result<(Pending, u64)>>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct RowSink {
-    sender: Sender<Message>,
-    shared: Arc<Shared>,
+    batches: SyncSender<Vec<Row>>,
+    lost: Arc<AtomicU64>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    queued: AtomicUsize,
-    written: AtomicU64,
-    dropped: AtomicU64,
-    has_failed: AtomicBool,
-}
-
-#[derive(Debug)]
-enum Message {
-    Rows(Vec<Row>),
-    /// No more rows, though sinks may remain.
-    Finish,
-}
-
-/// Result of writing rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     /// Path of the file; if rows are missing, its name has `interrupted` or `incomplete`.
     pub(crate) path: PathBuf,
     pub(crate) written: u64,
-    /// Rows that are missing because the writer could not keep up.
-    pub(crate) dropped: u64,
 }
 
 impl RowWriter {
@@ -90,10 +73,9 @@ impl RowWriter {
         is_open: bool,
         label: impl Fn(u16) -> String + Send + 'static,
     ) -> anyhow::Result<Self> {
-        let (sender, receiver) = channel();
-        let shared = Arc::new(Shared::default());
-        let (path, sink) = (into.path().to_owned(), RowSink { sender, shared: shared.clone() });
-        let write = move || write(into, &receiver, &shared, is_open, label);
+        let (batches, receiver) = sync_channel(BATCHES_QUEUED_MAX);
+        let (path, sink) = (into.path().to_owned(), RowSink { batches, lost: Arc::default() });
+        let write = move || write(into, receiver, is_open, label);
         let thread =
             std::thread::Builder::new().name("rows".to_owned()).spawn(write).context("cannot start a thread")?;
         Ok(Self { path, sink, thread })
@@ -103,16 +85,14 @@ impl RowWriter {
         self.sink.clone()
     }
 
-    /// Writes the queued rows and names the file; later rows are lost.
+    /// Writes the queued rows and names the file. Waits for all sinks to be dropped.
     pub(crate) fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
         let wrong = || format!("cannot write {}", self.path.display());
-        // If the thread has ended, its error is reported below.
-        let _ = self.sink.sender.send(Message::Finish);
+        let lost = self.sink.lost();
+        drop(self.sink);
         let ended = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")));
-        let into = ended.with_context(wrong)?;
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (written, dropped) = (count(&self.sink.shared.written), count(&self.sink.shared.dropped));
-        let path = match (dropped > 0, is_interrupted) {
+        let (into, written) = ended.with_context(wrong)?;
+        let path = match (lost > 0, is_interrupted) {
             // Devices and pipes cannot be renamed.
             _ if !into.is_temporary() => self.path.clone(),
             (true, _) => marked(&self.path, "incomplete"),
@@ -125,50 +105,42 @@ impl RowWriter {
             std::fs::remove_file(&self.path)
                 .with_context(|| format!("cannot remove the earlier {}", self.path.display()))?;
         }
-        Ok(Rows { path, written, dropped })
+        Ok(Rows { path, written })
     }
 }
 
 impl RowSink {
-    /// Queues the rows and returns at once; drops them and returns false if the queue is full or the file failed.
-    pub(crate) fn push_batch(&self, rows: Vec<Row>) -> bool {
-        let count = rows.len();
-        let queued = self.shared.queued.fetch_add(count, Ordering::Relaxed) + count;
-        let is_accepted = queued <= ROWS_QUEUED_MAX
-            && !self.shared.has_failed.load(Ordering::Relaxed)
-            && self.sender.send(Message::Rows(rows)).is_ok();
-        if !is_accepted {
-            self.shared.queued.fetch_sub(count, Ordering::Relaxed);
-            self.shared.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    /// Queues the rows and returns at once; they are lost if the queue is full or the file failed.
+    pub(crate) fn push_batch(&self, rows: Vec<Row>) {
+        let count = rows.len() as u64;
+        if self.batches.try_send(rows).is_err() {
+            self.lost.fetch_add(count, Ordering::Relaxed);
         }
-        is_accepted
+    }
+
+    /// Number of rows lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 }
 
 fn write(
     into: Pending,
-    receiver: &Receiver<Message>,
-    shared: &Shared,
+    batches: Receiver<Vec<Row>>,
     is_open: bool,
     label: impl Fn(u16) -> String,
-) -> io::Result<Pending> {
+) -> io::Result<(Pending, u64)> {
     let mut file = writer(into);
-    let mut labels = HashMap::new();
-    let mut all = || {
-        file.write_record(head(is_open))?;
-        while let Ok(Message::Rows(rows)) = receiver.recv() {
-            for row in &rows {
-                file.serialize(row.fields(labels.entry(row.ending).or_insert_with(|| label(row.ending))))?;
-            }
-            shared.queued.fetch_sub(rows.len(), Ordering::Relaxed);
-            shared.written.fetch_add(rows.len() as u64, Ordering::Relaxed);
+    let (mut labels, mut written) = (HashMap::new(), 0);
+    file.write_record(head(is_open))?;
+    for rows in batches {
+        for row in &rows {
+            file.serialize(row.fields(labels.entry(row.ending).or_insert_with(|| label(row.ending))))?;
         }
-        file.flush()
-    };
-    let written = all();
-    shared.has_failed.store(written.is_err(), Ordering::Relaxed);
-    written?;
-    file.into_inner().map_err(csv::IntoInnerError::into_error)
+        written += rows.len() as u64;
+    }
+    file.flush()?;
+    Ok((file.into_inner().map_err(csv::IntoInnerError::into_error)?, written))
 }
 
 fn writer<W: io::Write>(into: W) -> csv::Writer<W> {
@@ -222,14 +194,17 @@ mod tests {
         let workers = [0, 1].map(|worker| {
             let sink = writer.sink();
             std::thread::spawn(move || {
-                (0..100).all(|turn| sink.push_batch(vec![Row { first_byte_ns: Some(30), ..row(worker * 100 + turn) }]))
+                (0..100).for_each(|turn| {
+                    sink.push_batch(vec![Row { first_byte_ns: Some(30), ..row(worker * 100 + turn) }]);
+                });
             })
         });
-        assert!(workers.into_iter().all(|worker| worker.join().expect("no panic")));
-        let kept = writer.sink();
-        let rows = writer.finish(false).expect("written while a sink is still there");
-        assert_eq!(rows, Rows { path: path.clone(), written: 200, dropped: 0 });
-        assert!(!kept.push_batch(vec![row(0)]), "the file is closed");
+        for worker in workers {
+            worker.join().expect("no panic");
+        }
+        assert_eq!(writer.sink().lost(), 0);
+        let rows = writer.finish(false).expect("written");
+        assert_eq!(rows, Rows { path: path.clone(), written: 200 });
         let mut reader = csv::Reader::from_path(&path).expect("there");
         assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>(), head(false));
         let mut numbers: Vec<u64> = reader
@@ -260,16 +235,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
         // The writer blocks at the first label until the queue is full.
-        let (release, wait) = channel::<()>();
+        let (release, wait) = std::sync::mpsc::channel::<()>();
         let label = move |_| wait.recv().map_or_else(|_| "OK".to_owned(), |()| "OK".to_owned());
         let writer = start(&path, label);
         let sink = writer.sink();
-        assert!(sink.push_batch(vec![row(0)]));
-        assert!(sink.push_batch((1..ROWS_QUEUED_MAX as u64).map(row).collect()));
-        assert!(!sink.push_batch(vec![row(0)]));
+        let mut pushed = 0;
+        while sink.lost() == 0 {
+            sink.push_batch(vec![row(pushed)]);
+            pushed += 1;
+        }
+        assert!(pushed > BATCHES_QUEUED_MAX as u64);
         release.send(()).expect("it waits");
-        let rows = writer.finish(true).expect("written");
-        assert_eq!((rows.written, rows.dropped), (ROWS_QUEUED_MAX as u64, 1));
+        drop(sink);
+        assert_eq!(writer.finish(true).expect("written").written, pushed - 1);
         assert_eq!(names(folder.path()), ["rows.incomplete.csv"]);
     }
 
@@ -279,7 +257,7 @@ mod tests {
         let path = folder.path().join("rows.csv");
         std::fs::write(&path, "earlier").expect("writable");
         let writer = start(&path, |_| "OK".to_owned());
-        assert!(writer.sink().push_batch(vec![row(0)]));
+        writer.sink().push_batch(vec![row(0)]);
         let rows = writer.finish(true).expect("written");
         assert_eq!(rows.path.file_name().expect("a name"), "rows.interrupted.csv");
         assert_eq!(names(folder.path()), ["rows.interrupted.csv"]);
@@ -288,8 +266,9 @@ mod tests {
     #[test]
     fn a_disk_that_is_full_is_an_error_with_the_files_name() {
         let writer = start(Path::new("/dev/full"), |_| "OK".to_owned());
-        let sink = writer.sink();
-        while sink.push_batch((0..1000).map(row).collect()) {}
+        while writer.sink().lost() == 0 {
+            writer.sink().push_batch((0..1000).map(row).collect());
+        }
         let error = format!("{:#}", writer.finish(false).expect_err("no space"));
         assert!(error.starts_with("cannot write /dev/full: No space left"), "{error}");
     }

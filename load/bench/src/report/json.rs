@@ -31,7 +31,6 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
     read().with_context(|| format!("cannot read the report {}", path.display()))
 }
 
-/// Parses a report.
 pub fn parse(text: &str) -> anyhow::Result<Report> {
     #[derive(Deserialize)]
     struct Head {
@@ -101,16 +100,5 @@ mod tests {
         assert!(error.starts_with("runs[0].rate: invalid type: string \"fast\""), "{error}");
         let error = wrong(|report| report["runs"][0]["response"]["histogram"] = "?".into());
         assert!(error.starts_with("runs[0].response: histogram is not base64"), "{error}");
-    }
-
-    #[test]
-    fn what_is_no_report_is_told_apart_from_what_is_not_there() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("report.json");
-        let error = format!("{:#}", read(&path).expect_err("not there"));
-        assert!(error.contains("report.json") && error.contains("No such file"), "{error}");
-        std::fs::write(&path, "<html>").expect("writable");
-        let error = format!("{:#}", read(&path).expect_err("no JSON"));
-        assert!(error.contains("report.json") && error.contains("not a report that --json wrote"), "{error}");
     }
 }

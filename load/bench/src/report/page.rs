@@ -68,20 +68,16 @@ impl Tone {
 /// A message across the page.
 #[derive(Clone, Debug, Default)]
 pub struct Banner {
-    /// Emphasis.
     pub tone: Tone,
     /// Value of `data-verdict`, for programs.
     pub key: String,
-    /// Title of a word or two.
     pub title: String,
     /// Explanation in a sentence.
     pub words: String,
-    /// Reasons, as a list.
     pub reasons: Vec<String>,
 }
 
 impl Banner {
-    /// A banner of these parts.
     pub fn new(tone: Tone, [key, title, words]: [&str; 3], reasons: Vec<String>) -> Self {
         Self { tone, key: key.to_owned(), title: title.to_owned(), words: words.to_owned(), reasons }
     }
@@ -91,18 +87,15 @@ impl Banner {
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Value {
-    /// Text for people.
     pub text: String,
     /// Value of `data-figure`, for programs; empty if the text is no figure.
     pub key: String,
     /// Value with all digits, for programs.
     pub exact: String,
-    /// True for something wrong.
     pub is_bad: bool,
 }
 
 impl Value {
-    /// A text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -112,7 +105,6 @@ impl Value {
         Self { text: text.into(), key: key.into(), exact: format!("{exact}"), is_bad: false }
     }
 
-    /// Sets [`Self::is_bad`].
     pub fn bad(self, is_bad: bool) -> Self {
         Self { is_bad, ..self }
     }
@@ -142,20 +134,17 @@ impl Value {
 /// A headline figure.
 #[derive(Clone, Debug, Default)]
 pub struct Card {
-    /// Name of the figure.
     pub name: String,
     /// Amount and unit, with a space between.
     pub value: Value,
     /// Context shown beside the value; may be empty.
     pub note: String,
-    /// Emphasis.
     pub tone: Tone,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Heading.
     pub name: String,
     /// Numbers are aligned right.
     pub is_number: bool,
@@ -165,20 +154,21 @@ pub struct Column {
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Table {
-    /// Caption.
     pub caption: String,
-    /// Columns; further cells of a row are not shown.
     pub columns: Vec<Column>,
-    /// Rows.
     pub rows: Vec<Vec<Value>>,
 }
 
 impl Table {
-    /// An empty table with a text column and then number columns.
-    pub fn of_numbers<'a>(caption: impl Into<String>, heads: impl IntoIterator<Item = &'a str>) -> Self {
+    /// A table with a text column and then number columns.
+    pub fn of_numbers<'a>(
+        caption: impl Into<String>,
+        heads: impl IntoIterator<Item = &'a str>,
+        rows: impl IntoIterator<Item = Vec<Value>>,
+    ) -> Self {
         let heads = heads.into_iter().enumerate();
         let columns = heads.map(|(index, name)| Column { name: name.to_owned(), is_number: index > 0 }).collect();
-        Self { caption: caption.into(), columns, rows: Vec::new() }
+        Self { caption: caption.into(), columns, rows: rows.into_iter().collect() }
     }
 
     /// A table of names and text without headings.
@@ -186,12 +176,6 @@ impl Table {
         let columns = [(); 2].map(|()| Column { name: String::new(), is_number: false }).into();
         let rows = facts.into_iter().map(|(name, words)| vec![Value::text(name), Value::text(words)]).collect();
         Self { caption: caption.into(), columns, rows }
-    }
-
-    /// Adds a row.
-    pub fn row(mut self, cells: impl IntoIterator<Item = Value>) -> Self {
-        self.rows.push(cells.into_iter().collect());
-        self
     }
 
     /// True if a narrow screen needs the rows as lists.
@@ -215,20 +199,10 @@ struct Drawn {
 }
 
 impl Page {
-    /// An empty page.
-    pub fn new(title: impl Into<String>) -> Self {
-        let [lead, origin, footer] = [const { String::new() }; 3];
-        Self { title: title.into(), lead, origin, footer, blocks: Vec::new(), charts: 0 }
-    }
-
-    /// Sets the line below the title.
-    pub fn lead(self, words: impl Into<String>) -> Self {
-        Self { lead: words.into(), ..self }
-    }
-
-    /// Sets the line with time, tool and machine of the measurement.
-    pub fn origin(self, words: impl Into<String>) -> Self {
-        Self { origin: words.into(), ..self }
+    /// `lead` is the line below the title, `origin` that with time, tool and machine of the measurement.
+    pub fn new(title: impl Into<String>, lead: impl Into<String>, origin: impl Into<String>) -> Self {
+        let (title, lead, origin) = (title.into(), lead.into(), origin.into());
+        Self { title, lead, origin, footer: String::new(), blocks: Vec::new(), charts: 0 }
     }
 
     /// Sets the last line.
@@ -236,27 +210,22 @@ impl Page {
         Self { footer: words.into(), ..self }
     }
 
-    /// Adds a heading.
     pub fn heading(self, words: impl Into<String>) -> Self {
         self.block(Block::Heading(words.into()))
     }
 
-    /// Adds a paragraph.
     pub fn paragraph(self, words: impl Into<String>) -> Self {
         self.block(Block::Paragraph(words.into()))
     }
 
-    /// Adds a message across the page.
     pub fn banner(self, banner: Banner) -> Self {
         self.block(Block::Banner(banner))
     }
 
-    /// Adds headline figures.
     pub fn cards(self, cards: Vec<Card>) -> Self {
         self.block(Block::Cards(cards))
     }
 
-    /// Adds a table.
     pub fn table(self, table: Table) -> Self {
         self.tables(vec![table])
     }
@@ -264,11 +233,6 @@ impl Page {
     /// Adds tables, side by side where there is room.
     pub fn tables(self, tables: Vec<Table>) -> Self {
         self.block(Block::Tables(tables))
-    }
-
-    /// Adds a chart.
-    pub fn chart(self, chart: Chart) -> Self {
-        self.charts(vec![chart])
     }
 
     /// Adds charts, side by side where there is room.
@@ -282,7 +246,6 @@ impl Page {
         self.block(Block::Figures(drawn))
     }
 
-    /// Renders the page.
     pub fn finish(&self) -> String {
         self.render().expect("the template writes into a string")
     }
@@ -319,15 +282,13 @@ mod tests {
             reasons: vec![evil.into()],
             ..Banner::default()
         };
-        let page = Page::new(evil)
-            .lead(evil)
-            .origin(evil)
+        let page = Page::new(evil, evil, evil)
             .heading(evil)
             .paragraph(evil)
             .banner(banner)
             .cards(vec![Card { name: evil.into(), value: value.clone(), note: evil.into(), tone: Tone::Main }])
-            .table(Table::of_numbers(evil, [evil, evil]).row([value.clone(), value]))
-            .chart(Chart { title: evil.into(), caption: evil.into(), ..chart() })
+            .table(Table::of_numbers(evil, [evil, evil], [vec![value.clone(), value]]))
+            .charts(vec![Chart { title: evil.into(), caption: evil.into(), ..chart() }])
             .footer(evil)
             .finish();
         assert!(!page.contains("<script"));
@@ -337,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_page_asks_for_nothing_from_elsewhere() {
-        let page = Page::new("Answers").chart(chart()).chart(chart()).finish();
+        let page = Page::new("Answers", "", "").charts(vec![chart(), chart()]).finish();
         for asking in ["http://", "https://", "<script", "@import", "url(", "<img", "src="] {
             assert!(!page.contains(asking), "{asking}");
         }
@@ -345,12 +306,13 @@ mod tests {
 
     #[test]
     fn figures_can_be_read_with_all_their_digits() {
-        let page = Page::new("Answers")
+        let page = Page::new("Answers", "", "")
             .cards(vec![Card { value: Value::figure("p99_us", 26_320.123_456_7, "26.3 ms"), ..Card::default() }])
-            .table(
-                Table::of_numbers("Buys", ["clients", "mean"])
-                    .row([Value::text("10"), Value::figure("mean_us", 263.2, "263 µs")]),
-            )
+            .table(Table::of_numbers(
+                "Buys",
+                ["clients", "mean"],
+                [vec![Value::text("10"), Value::figure("mean_us", 263.2, "263 µs")]],
+            ))
             .finish();
         assert!(page.contains("<data value=\"26320.1234567\" data-figure=\"p99_us\">26.3 <small>ms</small></data>"));
         assert!(page.contains("<data value=\"263.2\" data-figure=\"mean_us\">263 µs</data>"));
@@ -358,7 +320,7 @@ mod tests {
 
     #[test]
     fn charts_of_a_page_have_identifiers_of_their_own() {
-        let page = Page::new("Answers").chart(chart()).charts(vec![chart(), chart()]).finish();
+        let page = Page::new("Answers", "", "").charts(vec![chart()]).charts(vec![chart(), chart()]).finish();
         for number in 1..=3 {
             assert_eq!(page.matches(&format!("id=\"chart-{number}-wide-title\"")).count(), 1);
         }

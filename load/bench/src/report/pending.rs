@@ -24,27 +24,25 @@ enum Destination {
     /// A device or a pipe, which cannot be replaced.
     Direct(File),
     /// `-`.
-    StandardOutput,
+    StandardOutput(io::Stdout),
 }
 
 impl Pending {
-    /// Opens `path` for writing; `-` is standard output. An existing file stays as it is until [`Self::finish`].
+    /// Opens `path` for writing; `-` is standard output. An existing file stays as it is until [`Self::finish_as`].
     pub fn create(path: &Path) -> anyhow::Result<Self> {
-        let into = if path == Path::new("-") { Ok(Destination::StandardOutput) } else { open(path) };
+        let into = if path == Path::new("-") { Ok(Destination::StandardOutput(io::stdout())) } else { open(path) };
         let into = into.with_context(|| format!("cannot write {}", path.display()))?;
         // The target of a link is replaced, not the link.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self { path, into })
     }
 
-    /// Final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// True for standard output.
     pub fn is_standard_output(&self) -> bool {
-        matches!(self.into, Destination::StandardOutput)
+        matches!(self.into, Destination::StandardOutput(_))
     }
 
     /// True if the file appears only when complete.
@@ -55,16 +53,11 @@ impl Pending {
     /// Writes all bytes and gives the file its name.
     pub fn write_whole(mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.write_all(bytes).with_context(|| format!("cannot write {}", self.path.display()))?;
-        self.finish()
-    }
-
-    /// Gives the file its name.
-    pub fn finish(self) -> anyhow::Result<()> {
         let path = self.path.clone();
         self.finish_as(&path)
     }
 
-    /// Gives the file another name in the same folder; a device or a pipe is flushed and keeps its name.
+    /// Gives the file a name in the same folder; a device or a pipe is flushed and keeps its name.
     pub fn finish_as(mut self, path: &Path) -> anyhow::Result<()> {
         let wrong = || format!("cannot write {}", path.display());
         self.flush().with_context(wrong)?;
@@ -77,18 +70,20 @@ impl Pending {
 
 impl Write for Pending {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.into {
-            Destination::Temporary(file) => file.write(bytes),
-            Destination::Direct(file) => file.write(bytes),
-            Destination::StandardOutput => io::stdout().write(bytes),
-        }
+        self.into.writer().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.into {
-            Destination::Temporary(file) => file.flush(),
-            Destination::Direct(file) => file.flush(),
-            Destination::StandardOutput => io::stdout().flush(),
+        self.into.writer().flush()
+    }
+}
+
+impl Destination {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Temporary(file) => file,
+            Self::Direct(file) => file,
+            Self::StandardOutput(out) => out,
         }
     }
 }

@@ -28,7 +28,6 @@ pub fn count(value: u64) -> String {
     separated(&value.to_string())
 }
 
-/// A rate per second.
 pub fn rate(value: f64) -> String {
     format!("{} /s", number(value))
 }
@@ -83,7 +82,6 @@ pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { float(part) / float(whole) }
 }
 
-/// A count as a float.
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53, and shown with three digits")]
 pub fn float(count: u64) -> f64 {
     count as f64

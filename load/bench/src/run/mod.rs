@@ -36,18 +36,13 @@ const VERDICT_DELAY: Duration = Duration::from_secs(1);
 /// Intervals that a run is divided into.
 const INTERVALS: u32 = 60;
 
-/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Time since measuring began.
     pub elapsed: Duration,
-    /// Total time to measure, if known.
-    pub total: Option<Duration>,
+    pub end: End,
     /// Requests measured so far.
     pub requests: u64,
-    /// Total requests, if known.
-    pub requests_total: Option<u64>,
-    /// Errors so far.
     pub errors: u64,
     /// Requests a second in the last interval.
     pub rate: f64,
@@ -106,7 +101,18 @@ pub(crate) fn run_with_rows<W: Workload>(
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     drop(sender);
-    let mut coordinator = Coordinator::new(Arc::clone(&shared), messages, watch);
+    let mut coordinator = Coordinator {
+        shared: Arc::clone(&shared),
+        messages,
+        watch,
+        total: Part::default(),
+        series: Series::new(plan.workers),
+        done: Vec::new(),
+        began: None,
+        shares: None,
+        cut_at: None,
+        is_certain: false,
+    };
     let done = runtime.block_on(coordinator.run());
     // If one worker failed, the others must end.
     shared.stop.store(true, Ordering::Relaxed);
@@ -144,23 +150,7 @@ struct Coordinator<'a> {
     is_certain: bool,
 }
 
-impl<'a> Coordinator<'a> {
-    fn new(shared: Arc<Shared>, messages: mpsc::UnboundedReceiver<Message>, watch: &'a mut dyn Watch) -> Self {
-        let series = Series::new(shared.plan.workers);
-        Self {
-            shared,
-            messages,
-            watch,
-            total: Part::default(),
-            series,
-            done: Vec::new(),
-            began: None,
-            shares: None,
-            cut_at: None,
-            is_certain: false,
-        }
-    }
-
+impl Coordinator<'_> {
     async fn run(&mut self) -> anyhow::Result<()> {
         // From now on the signal no longer ends the process.
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -260,9 +250,8 @@ impl<'a> Coordinator<'a> {
                     let plan = &self.shared.plan;
                     let progress = Progress {
                         elapsed: self.began.map_or(Duration::ZERO, |(begin, ..)| begin.elapsed()),
-                        total: if let End::After(duration) = plan.end { Some(duration) } else { None },
+                        end: plan.end,
                         requests: self.total.response.count(),
-                        requests_total: if let End::Count(count) = plan.end { Some(count) } else { None },
                         errors: self.total.errors,
                         rate: float(ended.requests) / ended.seconds.max(1e-9),
                         p50_us: ended.p50_us,
@@ -291,7 +280,7 @@ impl<'a> Coordinator<'a> {
         let not_sent = endings.get(usize::from(NOT_SENT)).copied().unwrap_or(0);
         let endings = endings.iter().enumerate().filter(|(_, count)| **count > 0).map(|(number, count)| {
             let number = u16::try_from(number).unwrap_or(CUT);
-            (recorder::own_label(number).map_or_else(|| workload.label(number), str::to_owned), *count)
+            (recorder::label(workload, number), *count)
         });
         let lag_by_time = self.series.lags();
         let due = |from: f64, to: f64| match &plan.pace {
@@ -332,7 +321,7 @@ impl<'a> Coordinator<'a> {
             stolen: shares.stolen,
             others: shares.others,
             lag_by_time,
-            rows_lost: self.done.iter().map(|done| done.rows_lost).sum(),
+            rows_lost: self.shared.rows.as_ref().map_or(0, RowSink::lost),
         });
         run.finishes = thinned(self.done.into_iter().flat_map(|done| done.finishes).collect());
         run

@@ -25,7 +25,6 @@ use crate::workload::{Answer, Session};
 /// Stage of a run, set by the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Connections are being opened.
     Opening,
     /// Requests are made; the instant is the beginning, warm-up included.
     Running(Instant),
@@ -38,7 +37,6 @@ pub(super) enum Stage {
 /// State shared by all workers of a run.
 pub(super) struct Shared {
     pub(super) plan: Plan,
-    /// Length of an interval.
     pub(super) interval: Duration,
     pub(super) stage: watch::Sender<Stage>,
     /// Set together with [`Stage::Stopping`], for the hot path.
@@ -112,7 +110,9 @@ impl WorkerState {
         let until = self.gives_up_at.map_or(until, |last| until.min(last));
         let given_up = || Answer::failed(asked_at, if self.timeouts.is_cut() { CUT } else { TIMED_OUT });
         let answer = self.timeouts.within(slot, until, session.request(turn)).await.unwrap_or_else(given_up);
-        self.recorder.borrow_mut().record(scheduled, &answer);
+        if self.recorder.borrow_mut().record(scheduled, &answer) {
+            session.measured(scheduled.number, &answer);
+        }
         answer.done_at
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 /// Times of a thread so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
-    /// On a core.
     pub(super) running: Duration,
     /// Ready to run, while others had the core.
     pub(super) waiting: Duration,

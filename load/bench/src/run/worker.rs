@@ -41,7 +41,6 @@ pub(super) struct Done {
     pub(super) watched: Duration,
     pub(super) traffic: Traffic,
     pub(super) finishes: Vec<Finish>,
-    pub(super) rows_lost: u64,
 }
 
 /// Body of the worker thread.
@@ -181,6 +180,7 @@ impl Worker {
         }
         let (first, last) = (first.unwrap_or_else(sample), last.unwrap_or_else(sample));
         let mut recorder = state.recorder.borrow_mut();
+        recorder.hand_over_rows();
         let done = Done {
             usage: last.usage.since(first.usage),
             watched: last.at.saturating_duration_since(first.at),
@@ -189,7 +189,6 @@ impl Worker {
                 received_bytes: last.traffic.received_bytes.saturating_sub(first.traffic.received_bytes),
             },
             finishes: recorder.take_finishes(),
-            rows_lost: recorder.finish_rows(),
         };
         let _ = self.messages.send(Message::Done(Box::new(done)));
         Ok(())
@@ -312,7 +311,6 @@ async fn run_open<S: Session>(
     Ok(())
 }
 
-/// Spawns a task for each client.
 fn spawn_closed<S: Session>(
     tasks: &mut JoinSet<anyhow::Result<()>>,
     state: &Rc<WorkerState>,

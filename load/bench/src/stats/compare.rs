@@ -67,7 +67,6 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// The interval, if there are enough runs.
     pub(crate) fn interval(&self) -> Option<Interval> {
         Some(Interval { estimate: self.change, low: self.low?, high: self.high? })
     }

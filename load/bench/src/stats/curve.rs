@@ -57,16 +57,10 @@ pub(crate) struct Peak {
 pub(crate) enum NoFit {
     /// See [`POINTS_MIN`].
     #[error("there are too few points: {have} different numbers of clients, and at least {POINTS_MIN} are needed")]
-    NotEnoughPoints {
-        /// Numbers of clients with a throughput above 0.
-        have: usize,
-    },
+    NotEnoughPoints { have: usize },
     /// See [`DEVIATION_MAX`].
     #[error("the law does not fit: the points lie {:.0}% from the best curve", deviation * 100.0)]
-    DoesNotFit {
-        /// Of the best curve.
-        deviation: f64,
-    },
+    DoesNotFit { deviation: f64 },
 }
 
 impl Usl {
@@ -94,7 +88,7 @@ pub(crate) fn fit(points: &[(u32, f64)], confidence: f64) -> Result<Usl, NoFit> 
     let student = student_t(confidence, degrees);
     let interval = |at: usize| {
         let half = student * covariance[at][at].max(0.0).sqrt();
-        Interval { estimate: parameters[at], low: parameters[at] - half, high: parameters[at] + half }
+        Interval::around(parameters[at], half)
     };
     let not_below_zero = |interval: Interval| Interval { low: interval.low.max(0.0), ..interval };
     Ok(Usl {

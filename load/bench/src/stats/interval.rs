@@ -13,16 +13,12 @@ use crate::report::units::{float, real};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[must_use]
 pub struct Interval {
-    /// Point estimate.
     pub estimate: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
 }
 
 impl Interval {
-    /// True if `value` lies within, ends included.
     pub fn contains(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -42,7 +38,7 @@ impl Interval {
         Self { estimate: self.estimate, low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    fn around(estimate: f64, half_width: f64) -> Self {
+    pub(crate) fn around(estimate: f64, half_width: f64) -> Self {
         Self { estimate, low: estimate - half_width, high: estimate + half_width }
     }
 }

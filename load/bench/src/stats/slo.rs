@@ -3,11 +3,7 @@
 //! An objective passes if the whole interval of its value meets it, fails if the whole interval misses it, and is
 //! inconclusive otherwise: luck alone does not pass.
 
-use std::fmt;
-use std::str::FromStr;
-
 use anyhow::{Context as _, bail, ensure};
-use serde::{Serialize, Serializer};
 
 use crate::measurement::{Distribution, Run};
 use crate::report::figures::merged;
@@ -53,31 +49,15 @@ impl Relation {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Objective {
-    /// Text as given.
     pub(crate) text: String,
-    /// The bounded figure.
     pub(crate) measure: Measure,
-    /// Comparison with the bound.
     pub(crate) relation: Relation,
     /// Microseconds for times, 0 to 1 for errors, requests a second for the rate.
     pub(crate) bound: f64,
 }
 
-impl fmt::Display for Objective {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.text)
-    }
-}
-
-impl Serialize for Objective {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
-
 /// Outcome of an objective, or of all together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     Pass,
     /// The interval allows both.
@@ -86,7 +66,7 @@ pub(crate) enum Outcome {
 }
 
 /// An objective with its result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) objective: Objective,
     /// Value in the unit of the bound; `None` if nothing was measured.
@@ -109,18 +89,6 @@ const OBJECTIVES_MAX: usize = 32;
 const A_TIME: &str = "a time, as in 500us, 5ms or 1.5s";
 const A_SHARE: &str = "a share from 0% to 100%, as in 0.1%";
 const A_RATE: &str = "a number of requests a second, as in 1000";
-
-/// The objectives of a list.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Objectives(pub Vec<Objective>);
-
-impl FromStr for Objectives {
-    type Err = anyhow::Error;
-
-    fn from_str(list: &str) -> anyhow::Result<Self> {
-        parse(list).map(Self)
-    }
-}
 
 /// Parses a comma-separated list of objectives.
 pub(crate) fn parse(list: &str) -> anyhow::Result<Vec<Objective>> {
@@ -234,33 +202,23 @@ fn doubt(runs: &[Run]) -> Option<&'static str> {
     }
 }
 
-/// Value of a measure in the runs.
-struct Seen {
-    value: f64,
-    /// `None` if the value is exact.
-    interval: Option<Interval>,
-}
-
-impl From<Interval> for Seen {
-    fn from(interval: Interval) -> Self {
-        Self { value: interval.estimate, interval: Some(interval) }
-    }
-}
+/// Value of a measure in the runs, with its interval unless it is exact.
+type Seen = (f64, Option<Interval>);
 
 fn judge_one(objective: &Objective, runs: &[Run], doubt: Option<&'static str>) -> Judged {
     let seen = seen(objective, runs);
-    let (outcome, reason) = match (&seen, doubt) {
+    let (outcome, reason) = match (seen, doubt) {
         (_, Some(doubt)) => (Outcome::Inconclusive, Some(doubt)),
         (None, None) => (Outcome::Inconclusive, Some("no request was measured")),
         (Some(seen), None) => decide(objective, seen),
     };
-    let interval = seen.as_ref().and_then(|seen| seen.interval);
-    Judged { objective: objective.clone(), seen: seen.map(|seen| seen.value), interval, outcome, reason }
+    let (seen, interval) = seen.map_or((None, None), |(value, interval)| (Some(value), interval));
+    Judged { objective: objective.clone(), seen, interval, outcome, reason }
 }
 
-fn decide(objective: &Objective, seen: &Seen) -> (Outcome, Option<&'static str>) {
+fn decide(objective: &Objective, (value, interval): Seen) -> (Outcome, Option<&'static str>) {
     let holds = |value| objective.relation.holds(value, objective.bound);
-    let interval = seen.interval.unwrap_or(Interval { estimate: seen.value, low: seen.value, high: seen.value });
+    let interval = interval.unwrap_or(Interval::around(value, 0.0));
     match (holds(interval.low), holds(interval.high)) {
         (true, true) => (Outcome::Pass, None),
         (false, false) => (Outcome::Fail, None),
@@ -271,21 +229,22 @@ fn decide(objective: &Objective, seen: &Seen) -> (Outcome, Option<&'static str>)
 
 fn seen(objective: &Objective, runs: &[Run]) -> Option<Seen> {
     let measured: Vec<&Run> = runs.iter().filter(|run| run.requests > 0).collect();
+    let ranged = |interval: Interval| (interval.estimate, Some(interval));
     match objective.measure {
         Measure::Quantile(share) => {
             let within = interval::quantile_us(&merged(runs, |run| &run.response).histogram, share, CONFIDENCE)?;
-            Some(over_runs(&measured, |run| run.response.quantile_us(share), within).into())
+            Some(ranged(over_runs(&measured, |run| run.response.quantile_us(share), within)))
         }
         Measure::Mean => {
             let within = mean_within(&merged(runs, |run| &run.response))?;
-            Some(over_runs(&measured, |run| run.response.mean_us(), within).into())
+            Some(ranged(over_runs(&measured, |run| run.response.mean_us(), within)))
         }
         Measure::Max => {
             let longest = measured.iter().filter(|run| run.response.count() > 0).map(|run| run.response.max_us());
-            longest.reduce(f64::max).map(|value| Seen { value, interval: None })
+            longest.reduce(f64::max).map(|value| (value, None))
         }
         Measure::Errors => errors(&measured, objective.bound),
-        Measure::Rate => rate(&measured).map(Seen::from),
+        Measure::Rate => rate(&measured).map(ranged),
     }
 }
 
@@ -301,9 +260,7 @@ fn mean_within(times: &Distribution) -> Option<Interval> {
         return None;
     }
     let error = times.histogram.stdev() / 1e3 / requests.sqrt();
-    let half = student_t(CONFIDENCE, requests - 1.0) * error;
-    let estimate = times.mean_us();
-    Some(Interval { estimate, low: estimate - half, high: estimate + half })
+    Some(Interval::around(times.mean_us(), student_t(CONFIDENCE, requests - 1.0) * error))
 }
 
 fn errors(runs: &[&Run], bound: f64) -> Option<Seen> {
@@ -311,11 +268,12 @@ fn errors(runs: &[&Run], bound: f64) -> Option<Seen> {
     let within = interval::wilson(errors, requests, CONFIDENCE)?;
     // A bound of 0 is about the requests seen: no number of them proves that an error cannot happen.
     if bound == 0.0 {
-        return Some(Seen { value: within.estimate, interval: None });
+        return Some((within.estimate, None));
     }
     let shares: Vec<f64> = runs.iter().filter_map(|run| Metric::Errors.of(run)).collect();
     let over = mean_interval(&shares, CONFIDENCE).map_or(within, |over| over.hull(within));
-    Some(Interval { estimate: within.estimate, low: over.low.max(0.0), high: over.high.min(1.0) }.into())
+    let clamped = Interval { estimate: within.estimate, low: over.low.max(0.0), high: over.high.min(1.0) };
+    Some((within.estimate, Some(clamped)))
 }
 
 fn rate(runs: &[&Run]) -> Option<Interval> {

@@ -27,7 +27,7 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 fn connect(null: &Null) -> BufReader<TcpStream> {
-    let stream = TcpStream::connect(null.address()).expect("a connection");
+    let stream = TcpStream::connect(null.address).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
     BufReader::new(stream)
 }
@@ -77,7 +77,7 @@ fn a_delay_holds_back_each_answer_and_no_other() {
 #[ignore = "needs curl; `make judges` runs it"]
 fn curl_is_answered_by_both_versions_of_http() {
     let null = start(&["http", "--answer-bytes", "5"]);
-    let url = format!("http://{}/any/path?q", null.address());
+    let url = format!("http://{}/any/path?q", null.address);
     let format = "%{http_version} %{http_code} %{size_download}";
     for (version, wanted) in [("--http1.1", "1.1 200 5"), ("--http2-prior-knowledge", "2 200 5")] {
         let seen = curl(&[version, "-o", "/dev/null", "-w", format, "--data", "body", &url]);
@@ -89,7 +89,7 @@ fn curl_is_answered_by_both_versions_of_http() {
 #[ignore = "needs h2load; `make judges` runs it"]
 fn h2load_sees_every_request_succeed() {
     let null = start(&["http"]);
-    let url = format!("http://{}/", null.address());
+    let url = format!("http://{}/", null.address);
     for version in ["--h1", "--no-tls-proto=h2c"] {
         let arguments = [version, "-n", "2000", "-c", "4", "-m", "8", "-t", "1", &url];
         let output = Command::new("h2load").args(arguments).output().expect("h2load");
@@ -106,7 +106,7 @@ fn call(null: &Null, messages: usize) -> (String, Vec<u8>) {
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20", "--http2-prior-knowledge", "-H", "content-type: application/grpc"])
         .args(["-H", "te: trailers", "--data-binary", "@-", "-D", "-"])
-        .arg(format!("http://{}/no.such.Service/AnyMethod", null.address()))
+        .arg(format!("http://{}/no.such.Service/AnyMethod", null.address))
         .stdin(file)
         .output()
         .expect("curl");
@@ -148,7 +148,7 @@ fn stalls_begin_when_they_were_said_to_and_hold_up_every_connection() {
     let begins = unix_now + Duration::from_millis(300);
     let first = begins.as_millis().to_string();
     let null = start(&["tcp", "--stall", "400ms", "--every", "1h", "--stall-from", &first]);
-    assert_eq!(u128::from(null.first_stall_unix_ms().unwrap()), begins.as_millis());
+    assert_eq!(u128::from(null.first_stall_unix_ms.unwrap()), begins.as_millis());
     // Past the stall's end, on whichever machine.
     let ends = begins + Duration::from_millis(500);
     let longest = |mut stream: BufReader<TcpStream>| {
@@ -175,7 +175,7 @@ fn a_dropped_server_is_gone() {
     for arguments in [&["tcp"][..], &["http"], &["grpc", "--threads", "3"]] {
         let null = start(arguments);
         let mut stream = connect(&null);
-        let address = null.address();
+        let address = null.address;
         drop(null);
         let ended = stream.read_to_end(&mut Vec::new());
         assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
@@ -200,6 +200,6 @@ fn options_out_of_range_are_refused_with_what_would_be_right() {
         assert!(message.contains(wanted), "{arguments:?}: {message}");
     }
     let taken = start(&["tcp"]);
-    let message = refused(&["tcp", "--listen", &taken.address().to_string()]);
-    assert!(message.starts_with(&format!("cannot listen on {}: Address already in use", taken.address())), "{message}");
+    let message = refused(&["tcp", "--listen", &taken.address.to_string()]);
+    assert!(message.starts_with(&format!("cannot listen on {}: Address already in use", taken.address)), "{message}");
 }

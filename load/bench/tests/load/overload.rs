@@ -61,7 +61,7 @@ fn overloaded(protocol: &str, load: &[&str], delay: Duration, timeout: &str) -> 
     let plan = "-c 2 -r 2000 --arrivals constant -d 1s --warm-up 200ms -q";
     let began = Instant::now();
     let said = Command::new(env!("CARGO_BIN_EXE_quire-bench"))
-        .args(load.iter().map(|word| word.replace("ADDRESS", &null.address().to_string())))
+        .args(load.iter().map(|word| word.replace("ADDRESS", &null.address.to_string())))
         .args(plan.split(' ').chain(["--timeout", timeout]))
         .args(["--json".as_ref(), json.as_os_str(), "--csv".as_ref(), csv.as_os_str()])
         .output()

@@ -179,12 +179,12 @@ fn replies_that_are_not_good_are_errors() {
 
 #[test]
 fn beyond_the_limit_of_kinds_replies_are_other() {
-    let count = OUTCOMES_MAX as u64 + 10;
+    let count = u64::from(OUTCOMES_MAX) + 10;
     let address = script(vec![answers(usize::try_from(count).expect("small"), 99, |line| format!("{line}\n"))]);
     let client = Client::new(address, &["--line", "{{number}}", "--reply", "line", "--outcome"]);
     let labels = client.labels(count);
     assert_eq!(labels.iter().filter(|label| *label == "other").count(), 10);
-    assert!(labels[OUTCOMES_MAX..].iter().all(|label| label == "other"));
+    assert!(labels[usize::from(OUTCOMES_MAX)..].iter().all(|label| label == "other"));
 }
 
 #[test]

@@ -50,14 +50,12 @@ pub(super) struct Methods {
     pub(super) read: &'static str,
 }
 
-/// Methods of Quire.
 pub(super) const QUIRE: Methods = Methods {
     create: "/io.grpc.KeyValueService/Create",
     write: "/io.grpc.KeyValueService/Update",
     read: "/io.grpc.KeyValueService/Retrieve",
 };
 
-/// Methods of etcd.
 pub(super) const ETCD: Methods =
     Methods { create: "/etcdserverpb.KV/Put", write: "/etcdserverpb.KV/Put", read: "/etcdserverpb.KV/Range" };
 
@@ -115,7 +113,6 @@ impl Published {
         }))
     }
 
-    /// The mix.
     pub(super) fn mix(&self) -> Requests {
         let state = Arc::clone(&self.state);
         let paths = [QUIRE.create, QUIRE.read, QUIRE.write, DELETE].map(Path::named);

@@ -37,18 +37,13 @@ struct SearchAnswer {
 /// Fetches each answer from every server; all must be identical.
 pub(super) fn of_all(servers: &[Server]) -> anyhow::Result<Answers> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let mut first: Option<[Bytes; 4]> = None;
-    for server in servers {
-        let bodies = runtime.block_on(fetch_all(server))?;
-        if let Some(first) = &first {
-            for call in Call::ALL {
-                let same = first[call as usize] == bodies[call as usize];
-                ensure!(same, "{}: two servers answer the same question differently", call.name());
-            }
-        }
-        first.get_or_insert(bodies);
+    let all = servers.iter().map(|server| runtime.block_on(fetch_all(server)));
+    let all = all.collect::<anyhow::Result<Vec<[Bytes; 4]>>>()?;
+    let bodies = all.first().context("no server")?.clone();
+    for call in Call::ALL {
+        let same = all.iter().all(|other| other[call as usize] == bodies[call as usize]);
+        ensure!(same, "{}: two servers answer the same question differently", call.name());
     }
-    let bodies = first.context("no server")?;
     let rows = rows_of(&bodies)?;
     Ok(Answers { bodies, rows })
 }
@@ -58,7 +53,7 @@ async fn fetch_all(server: &Server) -> anyhow::Result<[Bytes; 4]> {
     for call in Call::ALL {
         let body = if call.is_rest() {
             let transport = Dialer::plain(server.address).dial(Arc::default()).await?;
-            get(transport, &server.address.to_string(), &resource(call, 1.0), REPLY_BYTES_MAX).await
+            get(transport, &server.address.to_string(), &resource(call, 1.0), "*/*", REPLY_BYTES_MAX).await
         } else {
             ask(server, call).await
         };

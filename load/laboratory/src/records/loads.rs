@@ -69,7 +69,6 @@ pub(super) type Coding = (&'static str, &'static [Encoding]);
 pub(super) const PLAIN: Coding = ("plain", &[]);
 pub(super) const PACKED: [Coding; 2] = [("gzip", &[Encoding::Gzip]), ("zstd", &[Encoding::Zstd])];
 
-/// A load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) call: Call,
@@ -131,8 +130,9 @@ pub(super) fn ask(server: &Server, load: &Load) -> anyhow::Result<Observed> {
     if load.call.is_rest() {
         return get(server, load, &resource(load.call, load.share));
     }
-    let workload = calls(server, load.call.path(), Requests::constant(message(load.share)))?;
-    measured(server, load, &workload.accepts(load.coding.1))
+    let mut workload = calls(server, load.call.path(), Requests::constant(message(load.share)))?;
+    workload.settings.accepts = load.coding.1.to_vec();
+    measured(server, load, &workload)
 }
 
 /// Runs a load on any server with a GET of this resource.

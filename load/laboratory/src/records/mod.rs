@@ -20,10 +20,9 @@ use kit::Server;
 use self::loads::{COLUMN, Call, LIMITS, Load, ONE_OF, PACKED, POINTS, SHARES, VALUE};
 use self::page::{AS_PUBLISHED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS};
 use self::peers::Engines;
-use crate::findings::Findings;
 use crate::lab::{Lab, named};
 use crate::machine;
-use crate::results::Results;
+use crate::results::{Findings, Results};
 
 /// Size named by the goals; the published file's size is unknown.
 const ROWS: u64 = 1_000_000;
@@ -83,7 +82,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
                 (_, server) => loads::ask(server, load),
             })?;
         }
-        engines.ask_all(&lab.progress, round, ENGINE, &mut measurements.queries)?;
+        engines.ask_all(&mut lab.progress, round, ENGINE, &mut measurements.queries)?;
         measurements.loopback.push(machine::loopback_bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
     }
     page::findings(&lab.results, &measurements)

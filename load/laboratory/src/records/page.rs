@@ -6,8 +6,7 @@ use bench::report::units;
 use bench::stats::interval;
 
 use super::loads::{Call, LIMITS, Load, PACKED, PLAIN, POINTS, SHARES};
-use crate::findings::{Findings, Show, Summary, card, page, requests_csv, row, runs_csv, table, value};
-use crate::results::Results;
+use crate::results::{Findings, Results, Show, Summary, card, page, requests_csv, row, runs_csv, value};
 
 const RUNS: [&str; 17] = [
     "load",
@@ -30,7 +29,6 @@ const RUNS: [&str; 17] = [
 ];
 const QUERIES: [&str; 5] = ["engine=subject", "round", "query", "rows_ms", "json_ms"];
 
-/// Assembles the findings.
 pub(super) fn findings(results: &Results, measurements: &Measurements) -> anyhow::Result<Findings> {
     let csvs = vec![
         ("runs.csv", runs_csv(results.all(), &RUNS)?),
@@ -41,8 +39,7 @@ pub(super) fn findings(results: &Results, measurements: &Measurements) -> anyhow
 }
 
 fn the_page(results: &Results, measurements: &Measurements) -> Page {
-    page("Record queries")
-        .lead(format!(
+    page("Record queries", format!(
             "{} of {} rows, by the value of a column, over gRPC and over REST, through the same clock.",
             units::count(measurements.matching),
             units::count(measurements.rows)
@@ -80,7 +77,7 @@ fn the_page(results: &Results, measurements: &Measurements) -> Page {
             units::bytes(measurements.bulk())
         ))
         .charts(Call::ALL.map(|call| curve(results, call)).into())
-        .chart(rates(results, measurements))
+        .charts(vec![rates(results, measurements)])
         .heading("Beside others")
         .paragraph(
             "The same query, to databases through Python on the same file, and to nginx with the finished answer of \
@@ -155,7 +152,7 @@ fn goals(results: &Results, measurements: &Measurements) -> Table {
         ),
         ("gRPC's bytes a second over REST's, 0.8 to 1.2", pairs),
     ];
-    table(
+    Table::of_numbers(
         "One request at a time, all matching rows; what misses its goal is marked",
         heads,
         rows.map(|(goal, cells)| row([goal], cells)),
@@ -297,7 +294,7 @@ pub(super) fn published(results: &Results) -> Table {
             row([question, name, &units::number(published)], cells)
         })
     });
-    table("Milliseconds, one request at a time", heads, rows)
+    Table::of_numbers("Milliseconds, one request at a time", heads, rows)
 }
 
 pub(super) fn ways(results: &Results) -> Table {
@@ -307,7 +304,7 @@ pub(super) fn ways(results: &Results) -> Table {
         let cell = |call: Call, figure| results.cell(call.key(), subject, figure, units::number);
         row([name], Call::ALL.into_iter().flat_map(|call| ["p50_ms", "cpu_ms"].map(|figure| cell(call, figure))))
     });
-    table("Median and CPU a request", heads, rows)
+    Table::of_numbers("Median and CPU a request", heads, rows)
 }
 
 /// Stages of a query, by differences of medians.
@@ -341,7 +338,7 @@ pub(super) fn stages(results: &Results, measurements: &Measurements) -> Table {
         ];
         row([call.name()], cells.map(|(name, ms)| value(format!("{}_{name}_ms", call.key()), ms, units::number)))
     });
-    table("Milliseconds", heads, rows)
+    Table::of_numbers("Milliseconds", heads, rows)
 }
 
 pub(super) fn parts(results: &Results) -> Table {
@@ -359,7 +356,7 @@ pub(super) fn parts(results: &Results) -> Table {
             )
         })
     });
-    table("Milliseconds, one request at a time", heads, rows)
+    Table::of_numbers("Milliseconds, one request at a time", heads, rows)
 }
 
 pub(super) fn packed(results: &Results) -> Table {
@@ -372,7 +369,7 @@ pub(super) fn packed(results: &Results) -> Table {
             row([name, coding.0], figures.map(|figure| results.cell(&load, QUIRE, figure, units::number)))
         })
     });
-    table("One request at a time, all matching rows; unpacking is not timed", heads, rows)
+    Table::of_numbers("One request at a time, all matching rows; unpacking is not timed", heads, rows)
 }
 
 pub(super) fn others(results: &Results, measurements: &Measurements) -> Table {
@@ -397,7 +394,7 @@ pub(super) fn others(results: &Results, measurements: &Measurements) -> Table {
         let cells = figures.map(|figure| measurements.queries.cell("", engine, figure, units::number));
         row([name], cells.into_iter().chain([Value::text(units::number(rows)).bad(is_wrong)]))
     });
-    table("The same query, median milliseconds", heads, servers.into_iter().chain(engines))
+    Table::of_numbers("The same query, median milliseconds", heads, servers.into_iter().chain(engines))
 }
 
 pub(super) fn facts(measurements: &Measurements) -> Table {

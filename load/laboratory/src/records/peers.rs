@@ -16,8 +16,7 @@ use kit::server::free_address;
 use serde::Deserialize;
 
 use super::page::{ENGINES, NGINX};
-use crate::lab::Lab;
-use crate::progress::Progress;
+use crate::lab::{Lab, Progress};
 use crate::results::{Observed, Results};
 
 const INSTALL: &str = "load/peers/records/install.sh installs it";
@@ -111,7 +110,7 @@ impl Engines {
     /// Queries each repeatedly for this long; each query is a run.
     pub(super) fn ask_all(
         &self,
-        progress: &Progress,
+        progress: &mut Progress,
         round: usize,
         duration: Duration,
         into: &mut Results,

@@ -52,9 +52,7 @@ pub(crate) struct Point {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PointRun {
-    /// Measured time, seconds.
     pub(crate) seconds: f64,
-    /// Measured figures.
     pub(crate) figures: BTreeMap<Metric, f64>,
     /// Reasons that they are invalid; empty if valid.
     pub(crate) invalid: Vec<String>,

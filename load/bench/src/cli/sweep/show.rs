@@ -179,7 +179,7 @@ const COLUMNS: usize = 7;
 
 pub(super) fn page(sweep: &Sweep) -> String {
     let title = if sweep.axis == Axis::Clients { "Sweep over clients" } else { "Sweep over rates" };
-    let mut page = Page::new(title).lead(sweep.load.clone()).origin(origin::here_and_now());
+    let mut page = Page::new(title, sweep.load.clone(), origin::here_and_now());
     if sweep.is_invalid() {
         let reasons = sweep.measured().filter_map(|point| Some(format!("{}: {}", point.at, point.invalid()?)));
         let words = ["invalid", "INVALID", "Do not trust some of these figures:"];
@@ -247,7 +247,7 @@ fn page_table(sweep: &Sweep) -> Table {
     let first = if sweep.axis == Axis::Clients { "clients" } else { "rate asked" };
     let heads =
         [first, "runs"].into_iter().chain(FIGURES[..COLUMNS].iter().map(|metric| metric.name())).chain(["INVALID"]);
-    sweep.points.iter().fold(Table::of_numbers("Points", heads), |table, point| {
+    let rows = sweep.points.iter().map(|point| {
         let key = |name: &str| format!("{name}@{}", point.at);
         let figures = FIGURES[..COLUMNS].iter().map(|&metric| {
             let figure = point.figure(metric);
@@ -259,6 +259,7 @@ fn page_table(sweep: &Sweep) -> Table {
         });
         let leading = [Value::text(point.at.to_string()), Value::text(point.runs.len().to_string())];
         let invalid = Value::text(point.invalid().unwrap_or_default()).bad(point.invalid().is_some());
-        table.row(leading.into_iter().chain(figures).chain([invalid]))
-    })
+        leading.into_iter().chain(figures).chain([invalid]).collect()
+    });
+    Table::of_numbers("Points", heads, rows)
 }

@@ -1,7 +1,7 @@
 use clap::Parser;
 
 use super::*;
-use crate::cli::stub::Stub;
+use crate::cli::child::stub::Stub;
 use crate::stats::curve::Refusal;
 
 #[derive(Parser)]

@@ -8,7 +8,6 @@ pub const POINTS_MAX: usize = 4_000;
 /// Number of distinct colours; further series repeat them in another shade.
 const COLOURS: usize = 8;
 
-/// A chart.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Chart {
@@ -16,9 +15,7 @@ pub struct Chart {
     pub title: String,
     /// Explanation below the title; may be empty.
     pub caption: String,
-    /// Horizontal axis.
     pub x: Axis,
-    /// Vertical axis.
     pub y: Axis,
     /// In drawing order: later ones lie above earlier ones.
     pub series: Vec<Series>,
@@ -26,15 +23,12 @@ pub struct Chart {
     pub rules: Vec<Rule>,
 }
 
-/// An axis.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Axis {
     /// Quantity on the axis.
     pub label: String,
-    /// Linear or logarithmic.
     pub spread: Spread,
-    /// Unit of the values.
     pub unit: Unit,
     /// Lower end; by default, the smallest value.
     pub low: Option<f64>,
@@ -45,33 +39,27 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis.
     pub fn linear(label: impl Into<String>, unit: Unit) -> Self {
         Self { label: label.into(), unit, ..Self::default() }
     }
 
-    /// A logarithmic axis.
     pub fn log(label: impl Into<String>, unit: Unit) -> Self {
         Self { label: label.into(), unit, spread: Spread::Log, ..Self::default() }
     }
 
-    /// Sets the lower end.
     pub fn from(self, low: f64) -> Self {
         Self { low: Some(low), ..self }
     }
 
-    /// Sets the upper end.
     pub fn to(self, high: f64) -> Self {
         Self { high: Some(high), ..self }
     }
 
-    /// Sets the ticks.
     pub fn ticks(self, ticks: Vec<(f64, String)>) -> Self {
         Self { ticks, ..self }
     }
 }
 
-/// Unit of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Plain numbers: clients, requests, rates.
@@ -79,7 +67,6 @@ pub enum Unit {
     Count,
     /// Microseconds, shown in the unit that fits.
     Micros,
-    /// Seconds.
     Seconds,
     /// Parts of 1, shown as percentages.
     Share,
@@ -88,16 +75,14 @@ pub enum Unit {
 /// A data series.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Name; empty if it needs none.
+    /// Empty if it needs none.
     pub label: String,
-    /// Colour.
     pub colour: Colour,
     /// Data, and the way they are drawn.
     pub shape: Shape,
 }
 
 impl Series {
-    /// A series.
     pub fn new(label: impl Into<String>, colour: Colour, shape: Shape) -> Self {
         Self { label: label.into(), colour, shape }
     }
@@ -121,16 +106,11 @@ pub enum Shape {
     Bars(Vec<Bar>),
 }
 
-/// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Left end on the x axis.
     pub from: f64,
-    /// Right end.
     pub to: f64,
-    /// Height.
     pub value: f64,
-    /// Tooltip.
     pub tip: String,
 }
 
@@ -140,7 +120,6 @@ pub enum Colour {
     /// Colour of the series with this number: distinct also for readers who do not distinguish red or green; lines have
     /// dashes of their own.
     Series(usize),
-    /// Errors.
     Bad,
     /// Shown only for comparison.
     Muted,
@@ -161,11 +140,8 @@ impl Colour {
 /// A line across the chart.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Axis of the value.
     pub across: Across,
-    /// The value.
     pub at: f64,
-    /// Its name.
     pub label: String,
 }
 
@@ -201,7 +177,6 @@ impl Chart {
         Self::new(title, caption, axes, lines.into_iter().enumerate().map(line))
     }
 
-    /// Sets the rules.
     pub fn rules(self, rules: Vec<Rule>) -> Self {
         Self { rules, ..self }
     }

@@ -354,13 +354,11 @@ impl Places {
         Some(self.frame.bottom - self.y.position(value)? * (self.frame.bottom - self.frame.top))
     }
 
-    /// The pixels of a shape's values.
     fn of(&self, shape: &Shape) -> Vec<(f64, f64)> {
         pixels(&shape.corners(), self).into_iter().flatten().collect()
     }
 }
 
-/// Outlines of a shape.
 fn outlines(shape: &Shape, places: &Places) -> Vec<Path> {
     match shape {
         Shape::Line(points) => line(points, places),
@@ -522,12 +520,10 @@ fn text_width(text: &str) -> f64 {
     text.chars().map(letter).sum()
 }
 
-/// Estimated width of bold text.
 fn bold_width(text: &str) -> f64 {
     text_width(text) * 1.12
 }
 
-/// Shortens a long name.
 fn shortened(text: &str) -> String {
     if text.chars().count() <= LETTERS_MAX {
         return text.to_owned();

@@ -85,16 +85,6 @@ mod tests {
     }
 
     #[test]
-    fn two_places_have_identifiers_of_their_own() {
-        let svg = chart(Shape::Line(vec![(1.0, 10.0)])).svg("mean");
-        for id in
-            ["id=\"mean-wide-title\"", "id=\"mean-narrow-title\"", "id=\"mean-wide-about\"", "id=\"mean-narrow-about\""]
-        {
-            assert_eq!(svg.matches(id).count(), 1, "{id}");
-        }
-    }
-
-    #[test]
     fn a_reader_who_cannot_see_is_told_the_ends_of_each_series() {
         let svg = chart(Shape::Line(vec![(1.0, 464.93), (100.0, 259.6)])).svg("mean");
         assert!(svg.contains("ours: from 465 µs at 1 to 260 µs at 100"), "{svg}");

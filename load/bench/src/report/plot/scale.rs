@@ -52,7 +52,6 @@ impl Scale {
         if share.is_nan() { None } else { Some(share.clamp(0.0, 1.0)) }
     }
 
-    /// True if the value lies between the ends.
     pub(super) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

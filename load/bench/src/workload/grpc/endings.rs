@@ -1,8 +1,7 @@
 //! Endings of calls as numbers: the statuses, then data that does not fit, then the workload's own.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, Value};
 use quire_rpc::Code;
@@ -10,7 +9,7 @@ use quire_rpc::client::Codec;
 use serde::de::DeserializeSeed as _;
 
 use super::schema::listed;
-use crate::workload::{ENDINGS_MAX, Ending};
+use crate::workload::{ENDINGS_MAX, Ending, Values};
 
 /// A call that was not made, because its data does not fit the message.
 pub(super) const DATA: u16 = 17;
@@ -24,10 +23,7 @@ pub type Classify = Arc<dyn Fn(&[u8]) -> Ending + Send + Sync>;
 
 /// Classification of calls.
 #[derive(Clone, Default)]
-pub struct Endings(Kind);
-
-#[derive(Clone, Default)]
-enum Kind {
+pub enum Endings {
     /// By status alone; answers are not read.
     #[default]
     Status,
@@ -35,18 +31,14 @@ enum Kind {
         labels: Arc<[String]>,
         classify: Classify,
     },
+    /// By the value of a field.
     Field(OutcomeField),
 }
 
 impl Endings {
     /// `classify` returns [`Endings::own`] numbers, or those of a status; `labels` names the own ones.
     pub fn classified(labels: impl IntoIterator<Item = String>, classify: Classify) -> Self {
-        Self(Kind::Classified { labels: labels.into_iter().collect(), classify })
-    }
-
-    /// By the value of a field.
-    pub fn by_field(field: OutcomeField) -> Self {
-        Self(Kind::Field(field))
+        Self::Classified { labels: labels.into_iter().collect(), classify }
     }
 
     /// The workload's own ending with this number, from 0, the index of its label.
@@ -56,14 +48,14 @@ impl Endings {
 
     /// True if answers are read.
     pub(super) fn reads_replies(&self) -> bool {
-        !matches!(self.0, Kind::Status)
+        !matches!(self, Self::Status)
     }
 
     pub(super) fn of_reply(&self, message: &[u8], codec: Codec) -> Ending {
-        match &self.0 {
-            Kind::Status => ending_of(Code::Ok),
-            Kind::Classified { classify, .. } => classify(message),
-            Kind::Field(field) => {
+        match self {
+            Self::Status => ending_of(Code::Ok),
+            Self::Classified { classify, .. } => classify(message),
+            Self::Field(field) => {
                 let number = field.number(message, codec);
                 number.map_or_else(|| ending_of(Code::Internal), |number| Self::own(number, false))
             }
@@ -77,10 +69,10 @@ impl Endings {
         let Some(own) = number.checked_sub(OWN_ENDINGS_FIRST) else {
             return Code::from_number(number.into()).name().to_owned();
         };
-        let label = match &self.0 {
-            Kind::Status => None,
-            Kind::Classified { labels, .. } => labels.get(usize::from(own)).cloned(),
-            Kind::Field(field) => field.label(own),
+        let label = match self {
+            Self::Status => None,
+            Self::Classified { labels, .. } => labels.get(usize::from(own)).cloned(),
+            Self::Field(field) => field.label(own),
         };
         label.unwrap_or_else(|| format!("ending {number}"))
     }
@@ -101,8 +93,7 @@ pub struct OutcomeField {
     descriptor: MessageDescriptor,
     fields: Arc<[FieldDescriptor]>,
     name: String,
-    /// Shared by all workers, so that each value has one number.
-    values: Arc<Mutex<HashMap<String, u16>>>,
+    values: Arc<Values>,
 }
 
 impl OutcomeField {
@@ -132,7 +123,7 @@ impl OutcomeField {
             return Err(format!("{path}: this is a message: name one of its fields"));
         }
         let (descriptor, name) = (descriptor.clone(), path.to_owned());
-        Ok(Self { descriptor, fields: fields.into(), name, values: Arc::default() })
+        Ok(Self { descriptor, fields: fields.into(), name, values: Arc::new(Values::new(VALUES_MAX - 1)) })
     }
 
     /// Number of an answer's value; `None` if the answer cannot be read.
@@ -142,14 +133,7 @@ impl OutcomeField {
             Codec::Proto => DynamicMessage::decode(descriptor, message).ok()?,
             Codec::Json => descriptor.deserialize(&mut serde_json::Deserializer::from_slice(message)).ok()?,
         };
-        let text = text(&self.walk(&decoded), self.fields.last());
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = u16::try_from(values.len()).unwrap_or(u16::MAX);
-        Some(match values.get(&text) {
-            Some(number) => *number,
-            None if next + 1 < VALUES_MAX => *values.entry(text).or_insert(next),
-            None => VALUES_MAX - 1,
-        })
+        Some(self.values.number(text(&self.walk(&decoded), self.fields.last()).as_bytes()))
     }
 
     fn walk<'a>(&self, message: &'a DynamicMessage) -> Cow<'a, Value> {
@@ -169,9 +153,7 @@ impl OutcomeField {
         if number == VALUES_MAX - 1 {
             return Some(format!("{}: other", self.name));
         }
-        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let (text, _) = values.iter().find(|(_, known)| **known == number)?;
-        Some(format!("{}={text}", self.name))
+        Some(format!("{}={}", self.name, String::from_utf8_lossy(&self.values.value(number)?)))
     }
 }
 

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, ensure};
 use bytes::Bytes;
 use http::Request;
-use http::header::HOST;
+use http::header::{ACCEPT, HOST};
 use http_body_util::{BodyExt as _, Empty, Full, LengthLimitError, Limited};
-use hyper::body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use quire_rpc::client::{Address, Channel, HttpFailure, HttpRequest};
@@ -21,14 +20,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::request::Requests;
-use crate::workload::channel::{rest, settings};
-use crate::workload::socket::{CONNECT_TIME_MAX, Counters, Dialer, Transport};
+use crate::workload::socket::{CONNECT_TIME_MAX, Counters, Dialer, Transport, rest, settings};
 use crate::workload::{Answer, Ending, Traffic};
 
 /// An HTTP/1.1 connection. The request that uses it also drives it, so that an answer wakes no other task; a request
 /// that is given up closes it.
 #[derive(Debug)]
-pub(super) struct Http1Session {
+pub struct Http1Session {
     dialer: Dialer,
     counters: Arc<Counters>,
     /// Empty while a request uses it, and after the connection has ended. Boxed, because each request moves it out and
@@ -114,11 +112,8 @@ impl Http1Connection {
         *first_byte_at = Some(Instant::now());
         let status = response.status();
         let mut body = response.into_body();
-        while !body.is_end_stream() {
-            match with(&mut self.connection, body.frame()).await {
-                None => break,
-                Some(frame) => drop(frame?),
-            }
+        while let Some(frame) = with(&mut self.connection, body.frame()).await {
+            frame?;
         }
         Ok(status)
     }
@@ -182,7 +177,7 @@ pub(super) fn ended(sent_at: Instant, first_byte_at: Option<Instant>, number: u1
 pub const STREAMS_MAX_DEFAULT: usize = 100;
 
 #[derive(Debug)]
-pub(super) struct Http2Session(Channel);
+pub struct Http2Session(Channel);
 
 impl Http2Session {
     pub(super) async fn open(dialer: &Dialer, requests: &Requests) -> anyhow::Result<Self> {
@@ -258,12 +253,19 @@ pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::R
     }
 }
 
-/// The body of a successful answer on a new connection, which is closed after it; `host` is the Host header.
-pub async fn get(transport: Transport, host: &str, resource: &str, bytes_max: usize) -> anyhow::Result<Bytes> {
+/// The body of a successful answer in this media type on a new connection, which is closed after it; `host` is the Host
+/// header.
+pub async fn get(
+    transport: Transport,
+    host: &str,
+    resource: &str,
+    accepted: &str,
+    bytes_max: usize,
+) -> anyhow::Result<Bytes> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(transport)).await?;
     // It ends with its sender; the request reports its errors.
     tokio::spawn(connection);
-    let request = Request::get(resource).header(HOST, host).body(Empty::<Bytes>::new())?;
+    let request = Request::get(resource).header(HOST, host).header(ACCEPT, accepted).body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await?;
     ensure!(answer.status().is_success(), "it answers {resource} with '{}'", answer.status());
     let body = Limited::new(answer.into_body(), bytes_max).collect().await;

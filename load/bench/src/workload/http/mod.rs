@@ -14,12 +14,10 @@ use super::{Answer, Session, Traffic, Workload};
 use crate::template::Turn;
 
 use connection::{Http1Session, Http2Session, UNSENDABLE};
-use request::Unsendable;
 
 pub use connection::{STREAMS_MAX_DEFAULT, get, probe};
 pub use request::{RequestArgs, Requests};
 
-/// An HTTP load.
 #[derive(Clone, Debug)]
 pub struct HttpWorkload {
     requests: Arc<Requests>,
@@ -38,12 +36,10 @@ impl HttpWorkload {
         if self.http2 { STREAMS_MAX_DEFAULT } else { 1 }
     }
 
-    /// The requests.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// The dialer of connections.
     pub fn dialer(&self) -> &Dialer {
         &self.dialer
     }
@@ -53,12 +49,12 @@ impl Workload for HttpWorkload {
     type Session = HttpSession;
 
     async fn open(&self, _number: usize) -> anyhow::Result<HttpSession> {
-        let link = if self.http2 {
-            Link::Http2(Http2Session::open(&self.dialer, &self.requests).await?)
+        let requests = Arc::clone(&self.requests);
+        Ok(if self.http2 {
+            HttpSession::Http2(Http2Session::open(&self.dialer, &requests).await?, requests)
         } else {
-            Link::Http1(Http1Session::open(self.dialer.clone()).await?)
-        };
-        Ok(HttpSession { requests: Arc::clone(&self.requests), link })
+            HttpSession::Http1(Http1Session::open(self.dialer.clone()).await?, requests)
+        })
     }
 
     fn label(&self, ending: u16) -> String {
@@ -66,38 +62,31 @@ impl Workload for HttpWorkload {
     }
 }
 
-/// A connection of an HTTP load.
+/// A connection and its requests.
 #[derive(Debug)]
-pub struct HttpSession {
-    requests: Arc<Requests>,
-    link: Link,
-}
-
-#[derive(Debug)]
-enum Link {
-    Http1(Http1Session),
-    Http2(Http2Session),
+pub enum HttpSession {
+    Http1(Http1Session, Arc<Requests>),
+    Http2(Http2Session, Arc<Requests>),
 }
 
 impl Session for HttpSession {
     async fn request(&self, turn: Turn) -> Answer {
-        let ended = match &self.link {
-            Link::Http1(session) => match self.requests.make(turn) {
-                Ok(request) => Ok(session.request(request).await),
-                Err(unsendable) => Err(unsendable),
+        match self {
+            Self::Http1(session, requests) => match requests.make(turn) {
+                Some(request) => session.request(request).await,
+                None => connection::ended(Instant::now(), None, UNSENDABLE),
             },
-            Link::Http2(session) => match self.requests.make_http2(turn) {
-                Ok(request) => Ok(session.request(&request).await),
-                Err(unsendable) => Err(unsendable),
+            Self::Http2(session, requests) => match requests.make_http2(turn) {
+                Some(request) => session.request(&request).await,
+                None => connection::ended(Instant::now(), None, UNSENDABLE),
             },
-        };
-        ended.unwrap_or_else(|Unsendable| connection::ended(Instant::now(), None, UNSENDABLE))
+        }
     }
 
     fn traffic(&self) -> Traffic {
-        match &self.link {
-            Link::Http1(session) => session.traffic(),
-            Link::Http2(session) => session.traffic(),
+        match self {
+            Self::Http1(session, _) => session.traffic(),
+            Self::Http2(session, _) => session.traffic(),
         }
     }
 }

@@ -8,10 +8,25 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use quire_rpc::client::HttpRequest;
 
 use crate::template::{Sources, Template, Turn};
 use crate::values::{scheme_and_rest, with_host};
+
+/// Bytes that RFC 3986 does not allow in path and query; existing escapes stay.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A request as given on the command line.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +39,9 @@ pub struct RequestArgs {
     pub headers: Vec<String>,
     /// The body; placeholders are filled in if it is text.
     pub data: Option<Vec<u8>>,
-    /// Use HTTP/2.
     pub http2: bool,
 }
 
-/// A request that cannot be built: for example, a row put a control character into a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unsendable;
-
-/// The requests of a load.
 #[derive(Debug)]
 pub struct Requests {
     method: Method,
@@ -96,7 +105,7 @@ impl Requests {
         requests.add_own_headers(args);
         let varies = !requests.varying_headers.is_empty() || matches!(requests.body, Payload::Varying(_));
         if !varies && requests.target.constant().is_some() {
-            let constant = requests.make(Turn { number: 0, client: 0, worker: 0 }).ok();
+            let constant = requests.make(Turn { number: 0, client: 0, worker: 0 });
             requests.constant_http2 = constant.clone().map(|constant| HttpRequest::new(constant).repeated());
             requests.constant = constant;
         }
@@ -142,7 +151,6 @@ impl Requests {
         }
     }
 
-    /// True for `https`.
     pub fn is_https(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
@@ -152,34 +160,31 @@ impl Requests {
         self.authority.host()
     }
 
-    /// The port to connect to.
     pub fn port(&self) -> u16 {
         self.authority.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
-    /// The method.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// Scheme and authority.
     pub(super) fn origin(&self) -> String {
         format!("{}://{}", self.scheme, self.authority)
     }
 
     /// The request for one turn, as HTTP/2 sends it.
-    pub(super) fn make_http2(&self, turn: Turn) -> Result<HttpRequest, Unsendable> {
-        self.constant_http2.clone().map_or_else(|| self.make(turn).map(HttpRequest::new), Ok)
+    pub(super) fn make_http2(&self, turn: Turn) -> Option<HttpRequest> {
+        self.constant_http2.clone().or_else(|| self.make(turn).map(HttpRequest::new))
     }
 
-    /// The request for one turn.
-    pub(super) fn make(&self, turn: Turn) -> Result<Request<Bytes>, Unsendable> {
+    /// The request for one turn; `None` if it cannot be built: for example, a row put a control character into a header.
+    pub(super) fn make(&self, turn: Turn) -> Option<Request<Bytes>> {
         if let Some(constant) = &self.constant {
-            return Ok(constant.clone());
+            return Some(constant.clone());
         }
         let mut target = String::new();
         self.target.render(turn, &mut target);
-        let uri = self.uri(target)?;
+        let uri = self.uri(&target)?;
         let body = match &self.body {
             Payload::Fixed(bytes) => bytes.clone(),
             Payload::Varying(template) => rendered(template, turn),
@@ -189,20 +194,20 @@ impl Requests {
         *request.uri_mut() = uri;
         request.headers_mut().clone_from(&self.fixed_headers);
         for (name, value) in &self.varying_headers {
-            let value = HeaderValue::from_maybe_shared(rendered(value, turn)).map_err(|_| Unsendable)?;
+            let value = HeaderValue::from_maybe_shared(rendered(value, turn)).ok()?;
             request.headers_mut().append(name.clone(), value);
         }
-        Ok(request)
+        Some(request)
     }
 
-    fn uri(&self, target: String) -> Result<Uri, Unsendable> {
-        let target = PathAndQuery::from_maybe_shared(Bytes::from(escaped(target))).map_err(|_| Unsendable)?;
-        let Some(authority) = &self.asked_authority else { return Ok(Uri::from(target)) };
+    fn uri(&self, target: &str) -> Option<Uri> {
+        let target = PathAndQuery::try_from(utf8_percent_encode(target, ESCAPED).to_string()).ok()?;
+        let Some(authority) = &self.asked_authority else { return Some(Uri::from(target)) };
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(authority.clone());
         parts.path_and_query = Some(target);
-        Uri::from_parts(parts).map_err(|_| Unsendable)
+        Uri::from_parts(parts).ok()
     }
 }
 
@@ -253,24 +258,4 @@ fn rendered(template: &Template, turn: Turn) -> Bytes {
     let mut out = BytesMut::new();
     template.render(turn, &mut out);
     out.freeze()
-}
-
-/// Percent-encodes bytes that RFC 3986 does not allow in path and query; existing escapes stay.
-fn escaped(target: String) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let fits = |byte: &u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(byte);
-    if target.bytes().all(|byte| fits(&byte)) {
-        return target;
-    }
-    let mut out = String::with_capacity(target.len() + 16);
-    for byte in target.bytes() {
-        if fits(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            out.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-    }
-    out
 }

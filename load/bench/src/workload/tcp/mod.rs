@@ -14,14 +14,14 @@ use std::time::Instant;
 use tokio::sync::Mutex;
 
 use super::socket::{Counters, Dialer};
-use super::{Answer, Session, Traffic, Workload};
+use super::{Answer, Session, Traffic, Values, Workload};
 use crate::template::{Template, Turn};
 
 pub use pipe::ABANDONED_MAX;
-pub use replies::{LINE_BYTES_MAX, OUTCOME_BYTES_MAX, OUTCOMES_MAX, Reply, ReplyError};
+pub use replies::{LINE_BYTES_MAX, OUTCOME_BYTES_MAX, OUTCOMES_MAX, Reply};
 
-use pipe::Pipe;
-use replies::{CLOSED, CONNECTION, OTHER, OUTCOME_MIN, OVERLONG, Outcomes, REPLY, Seen, UNASKED};
+use pipe::{Got, Pipe};
+use replies::{CLOSED, CONNECTION, KIND_MIN, OTHER, OVERLONG, REPLY, Seen, UNASKED};
 
 /// Default requests in flight on a connection; lines have no limit of their own.
 pub const PIPELINED_MAX_DEFAULT: usize = 1_000;
@@ -31,9 +31,7 @@ pub const PIPELINED_MAX_DEFAULT: usize = 1_000;
 pub struct Exchange {
     /// The request, without its line end.
     pub line: Template,
-    /// Line end.
     pub line_end: &'static str,
-    /// Form of a reply.
     pub reply: Reply,
     /// Count replies by their text.
     pub outcomes: bool,
@@ -41,19 +39,18 @@ pub struct Exchange {
     pub good: Vec<Vec<u8>>,
 }
 
-/// A load of lines.
 #[derive(Clone, Debug)]
 pub struct TcpWorkload {
     exchange: Arc<Exchange>,
-    outcomes: Arc<Outcomes>,
+    kinds: Arc<Values>,
     dialer: Dialer,
 }
 
 impl TcpWorkload {
     /// Lines to the server at this address.
     pub fn new(exchange: Exchange, address: SocketAddr) -> Self {
-        let outcomes = Arc::new(Outcomes::new(exchange.good.clone()));
-        Self { exchange: Arc::new(exchange), outcomes, dialer: Dialer::plain(address) }
+        let kinds = Arc::new(Values::new(OUTCOMES_MAX));
+        Self { exchange: Arc::new(exchange), kinds, dialer: Dialer::plain(address) }
     }
 }
 
@@ -79,12 +76,11 @@ impl Workload for TcpWorkload {
             UNASKED => "unasked".into(),
             REPLY => "reply".into(),
             OTHER => "other".into(),
-            outcome => format!("reply {}", self.outcomes.text(outcome - OUTCOME_MIN)),
+            kind => format!("reply {}", self.kinds.value(kind - KIND_MIN).unwrap_or_default().escape_ascii()),
         }
     }
 }
 
-/// A connection of a load of lines.
 #[derive(Debug)]
 pub struct TcpSession {
     workload: TcpWorkload,
@@ -106,7 +102,7 @@ impl TcpSession {
         }
         let transport = self.workload.dialer.dial(Arc::clone(&self.counters)).await?;
         let exchange = &self.workload.exchange;
-        let seen = exchange.outcomes.then(|| Seen::new(Arc::clone(&self.workload.outcomes)));
+        let seen = exchange.outcomes.then(|| Seen::new(Arc::clone(&self.workload.kinds), exchange.good.clone()));
         let (pipe, driver) = Pipe::new(transport, exchange.reply, seen);
         tokio::spawn(driver);
         self.pipe.replace(Some(pipe.clone()));
@@ -130,10 +126,12 @@ impl Session for TcpSession {
                 exchange.line.render(turn, output);
                 output.push_str(exchange.line_end);
             });
-            if let Some(reply) = queued {
-                let sent_at = opened_at.unwrap_or(reply.sent_at());
-                let got = reply.await;
-                return Answer { sent_at, first_byte_at: got.first_byte_at, done_at: got.done_at, ending: got.ending };
+            if let Some((queued_at, reply)) = queued {
+                let sent_at = opened_at.unwrap_or(queued_at);
+                return match reply.await {
+                    Ok(Got { first_byte_at, done_at, ending }) => Answer { sent_at, first_byte_at, done_at, ending },
+                    Err(_) => Answer::failed(sent_at, CLOSED),
+                };
             }
         }
     }

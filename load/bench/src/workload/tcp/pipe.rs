@@ -1,7 +1,6 @@
 //! A connection with requests waiting in order, and the task that drives it.
 //!
-//! Requests and the task are on one thread, so the lock is never contended. A reply allocates nothing: its request has
-//! a slot, and its text is examined in the read buffer. A request that is given up leaves its slot in the order,
+//! Requests and the task are on one thread, so the lock is never contended. A request that is given up keeps its turn,
 //! because its reply may still come and must not be taken for the next one's.
 
 use std::cell::Cell;
@@ -12,8 +11,9 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 
-use super::replies::{CLOSED, OVERLONG, REPLY, Seen, UNASKED};
+use super::replies::{CLOSED, REPLY, Seen, UNASKED};
 use super::replies::{Replies, Reply};
 use crate::workload::Ending;
 use crate::workload::socket::Transport;
@@ -42,24 +42,13 @@ struct State {
     output: String,
     /// Bytes of `output` already written.
     written: usize,
-    slots: Vec<Slot>,
-    free: Vec<usize>,
-    /// Slots that wait for replies, the next first.
-    order: VecDeque<usize>,
-    abandoned: usize,
+    /// Requests that wait for replies, the next first.
+    waiting: VecDeque<oneshot::Sender<Got>>,
     replies: Replies,
     /// Arrival of the first byte of the current reply.
     begun_at: Option<Instant>,
     seen: Option<Seen>,
     driver: Option<Waker>,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Waiting(Option<Waker>),
-    Done(Got),
-    Abandoned,
-    Free,
 }
 
 /// A reply, or the failure in its place.
@@ -77,10 +66,7 @@ impl Pipe {
             is_open: true,
             output: String::new(),
             written: 0,
-            slots: Vec::new(),
-            free: Vec::new(),
-            order: VecDeque::new(),
-            abandoned: 0,
+            waiting: VecDeque::new(),
             replies: Replies::new(reply),
             begun_at: None,
             seen,
@@ -98,25 +84,23 @@ impl Pipe {
         self.lock().is_open
     }
 
-    /// Queues what `write` appends; `None` if the connection has ended.
-    pub(super) fn send(&self, write: impl FnOnce(&mut String)) -> Option<Pending> {
+    /// Queues what `write` appends; returns the time and the reply. `None` if the connection has ended.
+    pub(super) fn send(&self, write: impl FnOnce(&mut String)) -> Option<(Instant, oneshot::Receiver<Got>)> {
         let mut state = self.lock();
+        if state.has_too_many_abandoned() {
+            state.fail(CLOSED);
+        }
         if !state.is_open {
             return None;
         }
         let was_empty = state.output.is_empty();
         write(&mut state.output);
-        let slot = state.free.pop().unwrap_or(state.slots.len());
-        if slot == state.slots.len() {
-            state.slots.push(Slot::Free);
-        }
-        state.slots[slot] = Slot::Waiting(None);
-        state.order.push_back(slot);
+        let (sender, reply) = oneshot::channel();
+        state.waiting.push_back(sender);
         if was_empty && let Some(driver) = &state.driver {
             driver.wake_by_ref();
         }
-        drop(state);
-        Some(Pending { pipe: self.clone(), slot, sent_at: Instant::now(), is_over: false })
+        Some((Instant::now(), reply))
     }
 
     pub(super) fn close(&self) {
@@ -125,25 +109,25 @@ impl Pipe {
 }
 
 impl State {
+    fn has_too_many_abandoned(&self) -> bool {
+        let abandoned = || self.waiting.iter().filter(|request| request.is_closed()).count();
+        self.waiting.len() > ABANDONED_MAX && abandoned() > ABANDONED_MAX
+    }
+
     /// Passes the replies in `input` to the requests that wait for them.
     fn take_in(&mut self, mut input: &[u8], now: Instant) -> Result<(), u16> {
-        loop {
-            match self.replies.next(&mut input) {
-                Err(_) => return Err(OVERLONG),
-                Ok(None) => break,
-                Ok(Some(reply)) => {
-                    let slot = self.order.pop_front().ok_or(UNASKED)?;
-                    let ending = match &mut self.seen {
-                        Some(seen) => seen.ending(reply),
-                        None => Ending { number: REPLY, is_error: false },
-                    };
-                    let first_byte_at = Some(self.begun_at.take().unwrap_or(now));
-                    self.done(slot, Got { first_byte_at, done_at: now, ending });
-                }
-            }
+        while let Some(reply) = self.replies.next(&mut input)? {
+            let request = self.waiting.pop_front().ok_or(UNASKED)?;
+            let ending = match &mut self.seen {
+                Some(seen) => seen.ending(reply),
+                None => Ending { number: REPLY, is_error: false },
+            };
+            let first_byte_at = Some(self.begun_at.take().unwrap_or(now));
+            // A request that was given up needs no reply.
+            let _ = request.send(Got { first_byte_at, done_at: now, ending });
         }
         if self.replies.is_partial() {
-            if self.order.is_empty() {
+            if self.waiting.is_empty() {
                 return Err(UNASKED);
             }
             self.begun_at.get_or_insert(now);
@@ -151,24 +135,12 @@ impl State {
         Ok(())
     }
 
-    fn done(&mut self, slot: usize, got: Got) {
-        match std::mem::replace(&mut self.slots[slot], Slot::Done(got)) {
-            Slot::Waiting(Some(waker)) => waker.wake(),
-            Slot::Abandoned => {
-                self.abandoned -= 1;
-                self.slots[slot] = Slot::Free;
-                self.free.push(slot);
-            }
-            Slot::Waiting(None) | Slot::Done(_) | Slot::Free => {}
-        }
-    }
-
     /// Ends the connection and every waiting request.
     fn fail(&mut self, number: u16) {
         self.is_open = false;
         let got = Got { first_byte_at: None, done_at: Instant::now(), ending: Ending { number, is_error: true } };
-        while let Some(slot) = self.order.pop_front() {
-            self.done(slot, got);
+        for request in self.waiting.drain(..) {
+            let _ = request.send(got);
         }
         if let Some(driver) = self.driver.take() {
             driver.wake();
@@ -242,69 +214,5 @@ impl Future for Driver {
             self.pipe.lock().fail(number);
         }
         Poll::Ready(())
-    }
-}
-
-/// A request that waits for its reply.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pipe: Pipe,
-    slot: usize,
-    sent_at: Instant,
-    is_over: bool,
-}
-
-impl Pending {
-    pub(super) fn sent_at(&self) -> Instant {
-        self.sent_at
-    }
-}
-
-impl Future for Pending {
-    type Output = Got;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Got> {
-        let slot = self.slot;
-        let mut state = self.pipe.lock();
-        match &mut state.slots[slot] {
-            Slot::Done(got) => {
-                let got = *got;
-                state.slots[slot] = Slot::Free;
-                state.free.push(slot);
-                drop(state);
-                self.is_over = true;
-                Poll::Ready(got)
-            }
-            Slot::Waiting(waker) => {
-                if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-            Slot::Abandoned | Slot::Free => Poll::Pending,
-        }
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let mut state = self.pipe.lock();
-        match state.slots[self.slot] {
-            Slot::Waiting(_) => {
-                state.slots[self.slot] = Slot::Abandoned;
-                state.abandoned += 1;
-                if state.abandoned > ABANDONED_MAX {
-                    state.fail(CLOSED);
-                }
-            }
-            Slot::Done(_) => {
-                state.slots[self.slot] = Slot::Free;
-                state.free.push(self.slot);
-            }
-            Slot::Abandoned | Slot::Free => {}
-        }
     }
 }

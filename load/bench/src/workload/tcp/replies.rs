@@ -2,9 +2,11 @@
 //! without a clock.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::workload::Ending;
+use anyhow::Context as _;
+
+use crate::workload::{Ending, Values};
 
 /// Maximum length of a reply line, its end included.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
@@ -18,27 +20,20 @@ pub enum Reply {
     Line,
 }
 
-/// An invalid form of a reply.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--reply `{0}` is unknown: write bytes:N with a size of 1 or more, as in bytes:100 or bytes:64KiB, or line")]
-pub struct ReplyError(pub String);
-
 impl std::str::FromStr for Reply {
-    type Err = ReplyError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, ReplyError> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         if text == "line" {
             return Ok(Self::Line);
         }
         let count =
             text.strip_prefix("bytes:").and_then(|count| crate::values::bytes(count).ok()).filter(|&count| count > 0);
-        count.map(Self::Bytes).ok_or_else(|| ReplyError(text.to_owned()))
+        count.map(Self::Bytes).with_context(|| {
+            format!("--reply `{text}` is unknown: write bytes:N with a size of 1 or more, as in bytes:100 or bytes:64KiB, or line")
+        })
     }
 }
-
-/// A line longer than [`LINE_BYTES_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overlong;
 
 /// Finds the ends of replies.
 #[derive(Debug)]
@@ -61,7 +56,8 @@ impl Replies {
     }
 
     /// Takes the next whole reply from `input` and returns its beginning, without a line end; `None` if all was taken.
-    pub(super) fn next<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<&'s [u8]>, Overlong> {
+    /// The error is the ending of a line longer than [`LINE_BYTES_MAX`].
+    pub(super) fn next<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<&'s [u8]>, u16> {
         let (count, is_whole) = match self.form {
             Reply::Bytes(wanted) => (input.len().min(wanted - self.taken), input.len() >= wanted - self.taken),
             Reply::Line => match input.iter().position(|&byte| byte == b'\n') {
@@ -70,7 +66,7 @@ impl Replies {
             },
         };
         if self.form == Reply::Line && self.taken + count > LINE_BYTES_MAX {
-            return Err(Overlong);
+            return Err(OVERLONG);
         }
         let (part, rest) = input.split_at(count);
         *input = rest;
@@ -110,87 +106,38 @@ pub(super) const CLOSED: u16 = 1;
 pub(super) const OVERLONG: u16 = 2;
 pub(super) const UNASKED: u16 = 3;
 pub(super) const REPLY: u16 = 4;
-pub(super) const OTHER: u16 = 5;
-/// Outcomes are numbered from here on.
-pub(super) const OUTCOME_MIN: u16 = 6;
-
+/// Kinds of replies are numbered from here on; the number after the last is for all others.
+pub(super) const KIND_MIN: u16 = 5;
+pub(super) const OTHER: u16 = KIND_MIN + OUTCOMES_MAX;
 /// Maximum kinds of replies: every single byte, and as many others.
-pub const OUTCOMES_MAX: usize = 512;
+pub const OUTCOMES_MAX: u16 = 512;
 /// Bytes of a reply that distinguish it.
 pub const OUTCOME_BYTES_MAX: usize = 64;
 
-/// The kinds seen by all sessions of a load.
-#[derive(Debug)]
-pub(super) struct Outcomes {
-    known: Mutex<Vec<Box<[u8]>>>,
-    /// Good replies; if there are any, every other counts as an error.
-    good: Vec<Vec<u8>>,
-}
-
-impl Outcomes {
-    pub(super) fn new(good: Vec<Vec<u8>>) -> Self {
-        Self { known: Mutex::new(Vec::new()), good }
-    }
-
-    /// The reply with this number; bytes that are not text are escaped.
-    pub(super) fn text(&self, number: u16) -> String {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(usize::from(number)).map(|reply| reply.escape_ascii().to_string()).unwrap_or_default()
-    }
-
-    fn ending(&self, reply: &[u8]) -> Option<Ending> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = known.iter().position(|other| &**other == reply).or_else(|| {
-            (known.len() < OUTCOMES_MAX).then(|| {
-                known.push(reply.into());
-                known.len() - 1
-            })
-        })?;
-        let number = OUTCOME_MIN + u16::try_from(place).ok()?;
-        Some(Ending { number, is_error: self.is_error(reply) })
-    }
-
-    fn is_error(&self, reply: &[u8]) -> bool {
-        !self.good.is_empty() && !self.good.iter().any(|good| good == reply)
-    }
-}
-
-/// Kinds known to one session: it takes the lock only for a kind that is new to it.
+/// Endings of replies by kind, known to one session: it takes the lock only for a kind that is new to it.
 #[derive(Debug)]
 pub(super) struct Seen {
-    outcomes: Arc<Outcomes>,
+    kinds: Arc<Values>,
+    /// Good replies; if there are any, every other counts as an error.
+    good: Vec<Vec<u8>>,
     endings: HashMap<Box<[u8]>, Ending>,
-    /// True if no kind can be added and this session has them all.
-    is_full: bool,
 }
 
 impl Seen {
-    pub(super) fn new(outcomes: Arc<Outcomes>) -> Self {
-        Self { outcomes, endings: HashMap::new(), is_full: false }
+    pub(super) fn new(kinds: Arc<Values>, good: Vec<Vec<u8>>) -> Self {
+        Self { kinds, good, endings: HashMap::new() }
     }
 
     pub(super) fn ending(&mut self, reply: &[u8]) -> Ending {
         if let Some(ending) = self.endings.get(reply) {
             return *ending;
         }
-        if !self.is_full {
-            if let Some(ending) = self.outcomes.ending(reply) {
-                self.endings.insert(reply.into(), ending);
-                return ending;
-            }
-            self.learn_all();
+        let is_error = !self.good.is_empty() && !self.good.iter().any(|good| good == reply);
+        let ending = Ending { number: KIND_MIN + self.kinds.number(reply), is_error };
+        if ending.number != OTHER {
+            self.endings.insert(reply.into(), ending);
         }
-        Ending { number: OTHER, is_error: self.outcomes.is_error(reply) }
-    }
-
-    fn learn_all(&mut self) {
-        let known = self.outcomes.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for reply in known {
-            if let Some(ending) = self.outcomes.ending(&reply) {
-                self.endings.insert(reply, ending);
-            }
-        }
-        self.is_full = true;
+        ending
     }
 }
 
@@ -223,10 +170,10 @@ mod tests {
     #[test]
     fn a_line_beyond_the_limit_is_overlong_wherever_it_is_cut() {
         let whole = vec![b'x'; LINE_BYTES_MAX];
-        assert_eq!(Replies::new(Reply::Line).next(&mut &[&whole[..], b"\n"].concat()[..]), Err(Overlong));
+        assert_eq!(Replies::new(Reply::Line).next(&mut &[&whole[..], b"\n"].concat()[..]), Err(OVERLONG));
         let mut replies = Replies::new(Reply::Line);
         assert_eq!(replies.next(&mut &whole[..]), Ok(None));
-        assert_eq!(replies.next(&mut &b"x"[..]), Err(Overlong));
+        assert_eq!(replies.next(&mut &b"x"[..]), Err(OVERLONG));
         let mut replies = Replies::new(Reply::Line);
         assert_eq!(replies.next(&mut &whole[1..]), Ok(None));
         assert!(replies.next(&mut &b"\n"[..]).is_ok_and(|reply| reply.is_some()));
@@ -234,11 +181,11 @@ mod tests {
 
     #[test]
     fn a_form_that_is_none_is_refused() {
-        assert_eq!("bytes:7".parse(), Ok(Reply::Bytes(7)));
-        assert_eq!("bytes:64KiB".parse(), Ok(Reply::Bytes(65_536)));
-        assert_eq!("line".parse(), Ok(Reply::Line));
+        assert_eq!("bytes:7".parse::<Reply>().expect("a form"), Reply::Bytes(7));
+        assert_eq!("bytes:64KiB".parse::<Reply>().expect("a form"), Reply::Bytes(65_536));
+        assert_eq!("line".parse::<Reply>().expect("a form"), Reply::Line);
         for text in ["", "bytes", "bytes:", "bytes:0", "bytes:-1", "lines", "bytes:99999999999999999999"] {
-            assert_eq!(text.parse::<Reply>(), Err(ReplyError(text.into())), "{text}");
+            assert!(text.parse::<Reply>().is_err(), "{text}");
         }
     }
 
@@ -266,19 +213,20 @@ mod outcomes_tests {
 
     #[test]
     fn two_sessions_number_the_same_reply_alike() {
-        let outcomes = Arc::new(Outcomes::new(vec![b"OK".to_vec()]));
-        let (mut one, mut other) = (Seen::new(Arc::clone(&outcomes)), Seen::new(Arc::clone(&outcomes)));
+        let kinds = Arc::new(Values::new(OUTCOMES_MAX));
+        let session = || Seen::new(Arc::clone(&kinds), vec![b"OK".to_vec()]);
+        let (mut one, mut other) = (session(), session());
         let ok = one.ending(b"OK");
         assert!(!ok.is_error);
         assert!(other.ending(b"\xff").is_error);
         assert_eq!(other.ending(b"OK"), ok);
-        assert_eq!(outcomes.text(1), "\\xff");
+        assert_eq!(kinds.value(1).as_deref(), Some(&b"\xff"[..]));
     }
 
     #[test]
     fn beyond_the_limit_every_new_reply_is_another() {
-        let outcomes = Arc::new(Outcomes::new(Vec::new()));
-        let (mut one, mut other) = (Seen::new(Arc::clone(&outcomes)), Seen::new(outcomes));
+        let kinds = Arc::new(Values::new(OUTCOMES_MAX));
+        let (mut one, mut other) = (Seen::new(Arc::clone(&kinds), Vec::new()), Seen::new(kinds, Vec::new()));
         let numbers: Vec<u16> = (0..OUTCOMES_MAX).map(|n| one.ending(n.to_string().as_bytes()).number).collect();
         assert!(!numbers.contains(&OTHER));
         assert_eq!(one.ending(b"new").number, OTHER);

@@ -2,13 +2,13 @@
 
 use std::future::ready;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bench::template::Turn;
 use bench::tls::TlsArgs;
-use bench::workload::channel::REST;
-use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, Requests, Shape, Target};
+use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, Requests, Shape, Target, Traces};
+use bench::workload::socket::REST;
 use bench::workload::{Ending, Session as _, Workload as _};
 use prost::Message as _;
 use quire_rpc::server::{Answer, Call, Later, RefusedService};
@@ -156,6 +156,35 @@ async fn metadata_and_deadline_reach_the_server() {
 }
 
 #[tokio::test]
+async fn calls_have_traces_by_whose_ids_the_slowest_are_found() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let see = Arc::clone(&seen);
+    let look = move |_: &str, request: &mut Request<()>| {
+        see.lock().unwrap().push(request.trace());
+        Ok(())
+    };
+    let address = serve(everything().interceptor(look)).await;
+    let contract = proto();
+    let plain = ["--proto", contract.to_str().unwrap(), "--data", "{}"];
+    for (flags, is_traced) in [(&[][..], false), (&["--trace", "1"], true)] {
+        let workload = workload(address, "testing.Echo/Call", &[&plain[..], flags].concat()).await;
+        let session = workload.open(0).await.unwrap();
+        for number in 0..3 {
+            let answer = session.request(turn(number)).await;
+            session.measured(number, &answer);
+        }
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        let mut seen: Vec<String> =
+            seen.into_iter().flatten().map(|trace| trace.traceparent()[3..35].to_owned()).collect();
+        let slowest = workload.traces.iter().flat_map(Traces::slowest).map(|(_, id)| id);
+        let mut slowest: Vec<String> = slowest.collect();
+        seen.sort_unstable();
+        slowest.sort_unstable();
+        assert_eq!((seen.len(), &seen), (if is_traced { 3 } else { 0 }, &slowest));
+    }
+}
+
+#[tokio::test]
 async fn compressed_requests_are_smaller_on_the_wire() {
     let address = serve(everything()).await;
     let data = format!(r#"{{"payload": "{}"}}"#, "AAAA".repeat(25_000));
@@ -229,8 +258,8 @@ async fn encoded_messages_are_sent_and_answers_told_apart_by_their_bytes() {
         let count = u32::try_from(turn.number % 2).unwrap();
         (None, Message { count, ..Message::default() }.encode_to_vec().into())
     };
-    let workload =
-        GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Made(Arc::new(make))).endings(endings);
+    let workload = GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Made(Arc::new(make)));
+    let workload = GrpcWorkload { endings, ..workload };
     let session = workload.open(0).await.unwrap();
     for (number, label) in [(0, "sold"), (1, "refused"), (2, "sold")] {
         assert_eq!(workload.label(session.request(turn(number)).await.ending.number), label);
