@@ -1,10 +1,11 @@
-"""Takes each artifact of `make dist` into an empty project, with its ecosystem's own tools, and buys a book there.
+"""Takes each artifact of `make dist`, and each source folder, into an empty project, with its ecosystem's own tools, and buys a book there.
 
 The project has the stock messages of the same protocol as well: both must live in one process.
 """
 
 import argparse
 import concurrent.futures
+import functools
 import os
 import pathlib
 import shutil
@@ -36,8 +37,8 @@ def main() -> int:
         server = Quire(arguments.quire.absolute(), folder / "server", {})
         try:
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-                running = {pool.submit(bought, language, folder / language, server.address)
-                           for language in arguments.languages or PROJECTS}
+                running = {pool.submit(bought, way, folder / way.replace(" ", "-"), server.address)
+                           for way in PROJECTS if way.split()[0] in (arguments.languages or way)}
                 for done in concurrent.futures.as_completed(running):
                     failed += not done.result()
         finally:
@@ -45,16 +46,16 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def bought(language: str, project: pathlib.Path, address: str) -> bool:
-    """Buys a book in the language's project, and prints how that went."""
+def bought(way: str, project: pathlib.Path, address: str) -> bool:
+    """Buys a book in a project that has the library in this way, and prints how that went."""
     begin = time.monotonic()
     project.mkdir()
     try:
-        said = PROJECTS[language](project, address)
+        said = PROJECTS[way](project, address)
     except (Failed, subprocess.TimeoutExpired) as failure:
         said = str(failure)
     good = BOUGHT in said
-    print(f"{language}: {'installed, and bought a book' if good else f'FAILED: {said}'} in {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"{way}: {'installed, and bought a book' if good else f'FAILED: {said}'} in {time.monotonic() - begin:.0f} s", flush=True)
     return good
 
 
@@ -77,7 +78,7 @@ def artifact(pattern: str) -> pathlib.Path:
     return found[0]
 
 
-def python(project: pathlib.Path, address: str) -> str:
+def python(project: pathlib.Path, address: str, source: bool = False) -> str:
     (project / "buyer.py").write_text(f"""
 import bookstore_pb2
 from quire_client import Bought, Client
@@ -90,7 +91,8 @@ print("bought:", bookstore_pb2.Book.DESCRIPTOR.full_name)
     stock = ["-m", "grpc_tools.protoc", f"-I{PROTO}", "--python_out=.", "bookstore.proto"]
     return (run(project, tools, *stock)
             + run(project, sys.executable, "-m", "venv", "venv")
-            + run(project, "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", artifact("quire_client-*.whl"))
+            + run(project, "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check",
+                  ROOT / "clients/python" if source else artifact("quire_bookstore-*.whl"))
             + run(project, "venv/bin/python", "buyer.py"))
 
 
@@ -152,11 +154,17 @@ func main() {{
             + run(project, "go", "run", "."))
 
 
-def cpp(project: pathlib.Path, address: str) -> str:
-    (project / "CMakeLists.txt").write_text("""
+FETCHED = """include(FetchContent)
+FetchContent_Declare(Quire SOURCE_DIR "${CMAKE_SOURCE_DIR}/library")
+FetchContent_MakeAvailable(Quire)
+"""
+
+
+def cpp(project: pathlib.Path, address: str, source: bool = False) -> str:
+    (project / "CMakeLists.txt").write_text(f"""
 cmake_minimum_required(VERSION 3.25)
 project(buyer CXX)
-find_package(Quire 0.1 REQUIRED)
+{FETCHED if source else "find_package(Quire 0.1 REQUIRED)"}
 add_executable(buyer main.cc bookstore.pb.cc)
 target_link_libraries(buyer PRIVATE Quire::quire)
 """)
@@ -177,17 +185,18 @@ int main() {{
 """)
     # Few translation units, not optimised: they are built for a single purchase.
     build = ["-G", "Ninja", "--log-level=WARNING", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_UNITY_BUILD=ON"]
-    return (run(project, "protoc", f"-I{PROTO}", "--cpp_out=.", "bookstore.proto")
-            + run(project, "tar", "-xzf", artifact("quire-cpp-*.tar.gz"), "--one-top-level=library", "--strip-components=1")
-            + run(project, "cmake", "-S", "library", "-B", "built", *build, "-DQUIRE_PROGRAMS=OFF", "-DQUIRE_TESTS=OFF")
-            + run(project, "cmake", "--build", "built")
-            + run(project, "cmake", "--install", "built", "--prefix", "installed")
-            + run(project, "cmake", "-S", ".", "-B", "buyer", *build, "-DCMAKE_PREFIX_PATH=installed")
+    run(project, "protoc", f"-I{PROTO}", "--cpp_out=.", "bookstore.proto")
+    run(project, "tar", "-xzf", artifact("quire-cpp-*.tar.gz"), "--one-top-level=library", "--strip-components=1")
+    if not source:
+        run(project, "cmake", "-S", "library", "-B", "built", *build, "-DQUIRE_PROGRAMS=OFF", "-DQUIRE_TESTS=OFF")
+        run(project, "cmake", "--build", "built")
+        run(project, "cmake", "--install", "built", "--prefix", "installed")
+    return (run(project, "cmake", "-S", ".", "-B", "buyer", *build, "-DCMAKE_PREFIX_PATH=installed")
             + run(project, "cmake", "--build", "buyer")
             + run(project, "buyer/buyer"))
 
 
-def java(project: pathlib.Path, address: str) -> str:
+def java(project: pathlib.Path, address: str, source: bool = False) -> str:
     (project / "pom.xml").write_text("""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>example.buyer</groupId>
@@ -247,16 +256,20 @@ public class Buyer {{
         if group.name != "example":
             (repository / group.name).symlink_to(group)
     maven = ["mvn", "--quiet", "--batch-mode", f"-Dmaven.repo.local={repository}"]
-    parts = {"file": ".jar", "sources": "-sources.jar", "javadoc": "-javadoc.jar", "pomFile": ".pom"}
-    files = [f"-D{part}={artifact(f'quire-client-[0-9].[0-9].[0-9]{ending}')}" for part, ending in parts.items()]
-    return (run(project, *maven, "install:install-file", *files)
-            + run(project, *maven, "compile", "dependency:copy-dependencies")
+    if source:
+        run(ROOT / "clients/java", *maven, "install", "-pl", "library", "-DskipTests")
+    else:
+        parts = {"file": ".jar", "sources": "-sources.jar", "javadoc": "-javadoc.jar", "pomFile": ".pom"}
+        files = [f"-D{part}={artifact(f'quire-client-[0-9].[0-9].[0-9]{ending}')}" for part, ending in parts.items()]
+        run(project, *maven, "install:install-file", *files)
+    return (run(project, *maven, "compile", "dependency:copy-dependencies")
             + run(project, "java", "-cp", "target/classes:target/dependency/*", "Buyer"))
 
 
-def rust(project: pathlib.Path, address: str) -> str:
-    crates = sorted(DIST.glob("*.crate"))
-    unpacked = "".join(run(project, "tar", "-xzf", crate) for crate in crates)
+def rust(project: pathlib.Path, address: str, source: bool = False) -> str:
+    crates = [] if source else sorted(DIST.glob("*.crate"))
+    for crate in crates:
+        run(project, "tar", "-xzf", crate)
     patches = [f'{crate.stem.rpartition("-")[0]} = {{ path = "{crate.stem}" }}' for crate in crates]
     # Versions, features and profile as `make clients` has them: what both need is compiled once.
     workspace = (ROOT / "Cargo.toml").read_text()
@@ -267,8 +280,7 @@ edition = "2024"
 
 [dependencies]
 prost = { version = "0.14", default-features = false }
-quire-client = { version = "0.1", features = ["cli"] }
-tokio = { version = "1", features = ["io-std", "io-util", "macros", "rt-multi-thread", "signal"] }
+""" + ("" if source else 'quire-client = { version = "0.1", features = ["cli"] }\n') + """tokio = { version = "1", features = ["io-std", "io-util", "macros", "rt-multi-thread", "signal"] }
 
 [build-dependencies]
 prost-build = { version = "0.14", default-features = false }
@@ -300,11 +312,19 @@ async fn main() -> Result<(), Error> {{
     Ok(())
 }}
 """)
-    return unpacked + run(project, "cargo", "run", "--quiet", CARGO_TARGET_DIR=str(CLIENTS / "rust/cargo"))
+    if source:
+        run(project, "cargo", "add", "--quiet", "quire-client", "--path", ROOT / "clients/rust", "--features", "cli")
+    return run(project, "cargo", "run", "--quiet", CARGO_TARGET_DIR=str(CLIENTS / "rust/cargo"))
 
 
+# The language, and how its library comes into the project; without a word, from the artifact.
 PROJECTS: dict[str, Callable[[pathlib.Path, str], str]] = {
-    "cpp": cpp, "go": go, "java": java, "python": python, "rust": rust, "typescript": typescript}
+    "cpp": cpp, "go": go, "java": java, "python": python, "rust": rust, "typescript": typescript,
+    "cpp by FetchContent": functools.partial(cpp, source=True),
+    "java by mvn install": functools.partial(java, source=True),
+    "python from its folder": functools.partial(python, source=True),
+    "rust by path": functools.partial(rust, source=True),
+}
 
 if __name__ == "__main__":
     sys.exit(main())

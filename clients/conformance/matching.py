@@ -21,14 +21,17 @@ FORMS = {
     "count": r"[0-9]+",
     "until": r"[1-9][0-9]{12}",
     "receipt": r"c2sp\.org/tlog-proof@v1\n[\s\S]+",
+    "command": r"[^\n]+",
     "log_key": r"[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+",
-    # Words of the library's own, those of a port that refuses, and anything at all.
+    # Words of the library's own, those of a port that refuses, of TLS, of the resolution of a name, and anything at all.
     "reason": r"[^\n]+",
     "refusal": r"[^\n]*(?i:refused)[^\n]*",
+    "untrusted": r"[\s\S]*(?i:certif)[\s\S]*",
+    "unresolved": r"[^\n]*(?i:not known|no such host|not found|ENOTFOUND|UnknownHost|DNS)[^\n]*",
     "agent": r"quire-client-[a-z]+/\d+\.\d+\.\d+( .*)?",
     "any": r"[\s\S]*",
 }
-FREE = {"us", "calls", "number", "bool", "count", "receipt", "reason", "refusal", "any"}
+FREE = {"us", "calls", "number", "bool", "count", "receipt", "reason", "refusal", "untrusted", "unresolved", "any"}
 SHOWN_LINES = 12
 PLACE = re.compile(r"\$\{(\w+)\}")
 

@@ -13,18 +13,22 @@ SAMPLES = {
     "buy": "buy one copy",
     "buy-again": "send a purchase again",
     "sold-out": "every outcome of a purchase",
+    "reserve": "hold a copy, and buy it in time or too late",
+    "receipt": "keep a receipt that anyone can verify",
     "watch": "watch a key",
     "compare-and-update": "update what no one else has changed",
 }
 
 
 def matrix(results: dict[str, dict[str, str]]) -> str:
-    """A row for each topic; a column for each language, or one column if all have the same results."""
-    first = next(iter(NAMES))
-    alike = all(results[language] == results[first] for language in NAMES)
-    columns = {first: "each language"} if alike else NAMES
-    rows = [["", *columns.values()], ["---", *("---:" for _ in columns)]]
-    rows += [[topic, *(results[language][topic] for language in columns)] for topic in results[first]]
+    """One sentence if all languages have the same results; otherwise a row for each topic and a column for each language."""
+    first = results[next(iter(NAMES))]
+    if all(results[language] == first for language in NAMES):
+        *topics, (campaign, outcome) = first.items()
+        good, count = (sum(int(passed.split()[at]) for _, passed in topics) for at in (0, 2))
+        return f"In each language {good} of {count} scenarios passed; {campaign}: {outcome}."
+    rows = [["", *NAMES.values()], ["---", *("---:" for _ in NAMES)]]
+    rows += [[topic, *(results[language][topic] for language in NAMES)] for topic in first]
     return "\n".join("| " + " | ".join(row).lstrip() + " |" for row in rows)
 
 

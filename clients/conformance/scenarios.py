@@ -28,7 +28,7 @@ KNOWN = {
     "driver", "calls", "seen", "program", "seen_count", "slow", "json", "says", "interrupt",
 }
 
-ACTING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+ACTING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ufff9-\ufffb\U000e0000-\U000e007f]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Place(dict[str, str]):
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in ("address", "direct", "second", "port", "silent", "refused",
-                                                      "refused2", "pem")
+                                                      "refused2", "pem", "quire")
 
     def _make(self, name: str) -> str:
         match name:
@@ -92,6 +92,8 @@ class Place(dict[str, str]):
                 return str(self._enter(Silent()).address)
             case "refused" | "refused2":
                 return str(self._enter(Refused()).address)
+            case "quire":
+                return str(self.quire)
             case "pem":
                 return str(pem_folder(self.folder / "server"))
         raise KeyError(name)
@@ -131,11 +133,12 @@ def run(scenario: Scenario, subject: Subject, quire: pathlib.Path, folder: pathl
 
 
 def _words(line: str | list[str], values: Values) -> list[str]:
-    return [values.fill(word) for word in (shlex.split(line) if isinstance(line, str) else built(line))]
+    return shlex.split(values.fill(line)) if isinstance(line, str) else [values.fill(word) for word in built(line)]
 
 
 def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path,
              asked_for: Callable[[str], bool]) -> str | None:
+    program = values.fill(step.get("program", "quire-client"))
     words = ["--json"] * ("json" in step) + _words(step["run"], values)
     more = {name: values.fill(value) for name, value in step.get("env", {}).items()}
 
@@ -145,8 +148,7 @@ def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pat
             process.send_signal(signal.SIGINT)
 
     begin = time.monotonic()
-    ended = subject.run(step.get("program", "quire-client"), words, folder, values.fill(step.get("stdin", "")).encode(), more,
-                        meanwhile)
+    ended = subject.run(program, words, folder, values.fill(step.get("stdin", "")).encode(), more, meanwhile)
     seconds = time.monotonic() - begin
     try:
         _answered(step, ended, values)
@@ -158,7 +160,7 @@ def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pat
     except Mismatch as wrong:
         shown = "".join(f"\n{name} was\n    {text[:2000]!r}" for name, text in
                         (("standard output", ended.out), ("standard error", ended.err)) if text)
-        return f"{shlex.join([step.get('program', 'quire-client'), *words])[:500]}\n{wrong}{shown}"
+        return f"{shlex.join([program, *words])[:500]}\n{wrong}{shown}"
     return None
 
 

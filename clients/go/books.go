@@ -1,6 +1,7 @@
 package quire
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -46,15 +47,6 @@ type Found struct {
 	Message string
 }
 
-// Page is a part of the books of a topic.
-type Page struct {
-	Books []Book
-	// Success is the server's word for a search that it made, with books or without.
-	Success bool
-	// Message is the server's, if the topic has no books.
-	Message string
-}
-
 // Topic is a topic with the number of its books.
 type Topic struct {
 	Books int64  `json:"books"`
@@ -79,7 +71,9 @@ const (
 	NoSuchReservation Outcome = "no_such_reservation"
 	// Unknown: it may have been made. Sending it again later with its key settles it.
 	Unknown Outcome = "unknown"
-	// Unspecified: it was not made, and an old server does not say why.
+	// NotBought has no known reason; the message may have one.
+	NotBought Outcome = "not_bought"
+	// Unspecified: a state of a reservation that this library does not know.
 	Unspecified Outcome = "unspecified"
 )
 
@@ -90,7 +84,7 @@ type Purchase struct {
 	Key string
 	// Replayed is true if the answer is that to an earlier request with the key.
 	Replayed bool
-	// Number is that of the purchase in the store's log; 0 if nothing was bought.
+	// Number is that of the purchase in the store's log; 0 if nothing was bought or the server does not say.
 	Number int64
 	// StockLeft is the number of copies left after it; nil if the store does not say.
 	StockLeft *int32
@@ -137,25 +131,8 @@ func (c *Client) Ping(ctx context.Context) (string, error) {
 // The deadline is that of the whole iteration.
 func (c *Client) Search(ctx context.Context, topic string, pageSize int32) iter.Seq2[Book, error] {
 	return func(yield func(Book, error) bool) {
-		for page, err := range c.SearchPages(ctx, topic, pageSize) {
-			if err != nil {
-				yield(Book{}, err)
-				return
-			}
-			for _, book := range page.Books {
-				if !yield(book, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// SearchPages is Search, page after page. A topic without books is a page with the server's message.
-func (c *Client) SearchPages(ctx context.Context, topic string, pageSize int32) iter.Seq2[Page, error] {
-	return func(yield func(Page, error) bool) {
 		if !utf8.ValidString(topic) || pageSize < 0 {
-			yield(Page{}, argument("the topic is %q, by %d books; it must be UTF-8, by 0 or more", topic, pageSize))
+			yield(Book{}, argument("the topic is %q, by %d books; it must be UTF-8, by 0 or more", topic, pageSize))
 			return
 		}
 		if _, bounded := ctx.Deadline(); !bounded {
@@ -164,30 +141,29 @@ func (c *Client) SearchPages(ctx context.Context, topic string, pageSize int32) 
 			defer cancel()
 		}
 		request := &pb.BookTopicRequest{Topic: topic, PageSize: pageSize}
-		open := func(ctx context.Context) (grpc.ServerStreamingClient[pb.BookListReply], error) {
+		for reply, err := range stream(ctx, c, 0, false, func(ctx context.Context) (grpc.ServerStreamingClient[pb.BookListReply], error) {
 			return pb.NewBookStoreClient(c.conn).SearchStream(ctx, request, messageSizes...)
-		}
-		for reply, err := range stream(ctx, c, 0, false, open) {
+		}) {
 			if fault, ok := err.(*Error); ok && fault.Code == codes.Unimplemented {
-				c.searchByCalls(ctx, request, yield)
+				// A server that knows no streams.
+				paged(func(next string) ([]Book, string, error) {
+					request.PageToken = next
+					reply := new(pb.BookListReply)
+					err := c.call(ctx, read, pb.BookStore_Search_FullMethodName, request, reply)
+					return books(reply.Books), reply.NextPageToken, err
+				})(yield)
 				return
 			}
-			if !yield(page(reply), err) {
+			if err != nil {
+				yield(Book{}, err)
 				return
 			}
+			for _, each := range reply.Books {
+				if !yield(book(each), nil) {
+					return
+				}
+			}
 		}
-	}
-}
-
-// For a server that knows no streams.
-func (c *Client) searchByCalls(ctx context.Context, request *pb.BookTopicRequest, yield func(Page, error) bool) {
-	for {
-		reply := new(pb.BookListReply)
-		err := c.call(ctx, read, pb.BookStore_Search_FullMethodName, request, reply)
-		if !yield(page(reply), err) || err != nil || reply.NextPageToken == "" {
-			return
-		}
-		request.PageToken = reply.NextPageToken
 	}
 }
 
@@ -237,10 +213,13 @@ func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase
 	case doubt != nil:
 		return Purchase{Outcome: Unknown, Key: *o.key, Message: doubt.Message, Cause: doubt}, nil
 	}
-	return Purchase{
-		Outcome: outcome(&reply), Key: *o.key, Replayed: reply.Replayed, Number: reply.PurchaseNumber,
-		StockLeft: reply.StockLeft, Message: reply.Message,
-	}, nil
+	bought := Purchase{
+		Outcome: outcome(&reply), Key: *o.key, Replayed: reply.Replayed, StockLeft: reply.StockLeft, Message: reply.Message,
+	}
+	if reply.Success {
+		bought.Number = reply.PurchaseNumber
+	}
+	return bought, nil
 }
 
 func optionsOf(id int32, opts []BuyOption) (purchaseOptions, error) {
@@ -266,15 +245,16 @@ func (c *Client) once(ctx context.Context, method string, request, reply any) (d
 	return nil, err
 }
 
+// Success decides, as every server sets it; the reply's outcome is the reason if nothing was bought.
 func outcome(reply *pb.BuyBookReply) Outcome {
-	outcomes := [...]Outcome{Unspecified, Bought, SoldOut, TooFew, NoSuchBook}
-	switch at := int(reply.Outcome); {
-	case reply.Success:
+	if reply.Success {
 		return Bought
-	case at >= 0 && at < len(outcomes):
-		return outcomes[at]
 	}
-	return Unspecified
+	reasons := map[pb.BuyOutcome]Outcome{
+		pb.BuyOutcome_BUY_OUTCOME_SOLD_OUT: SoldOut, pb.BuyOutcome_BUY_OUTCOME_TOO_FEW: TooFew,
+		pb.BuyOutcome_BUY_OUTCOME_NO_SUCH_BOOK: NoSuchBook,
+	}
+	return cmp.Or(reasons[reply.Outcome], NotBought)
 }
 
 func checkID(id int32) error {
@@ -289,10 +269,6 @@ func checkKey(key string) error {
 		return argument("the key has %d bytes; it must have 1 to 64", len(key))
 	}
 	return nil
-}
-
-func page(reply *pb.BookListReply) Page {
-	return Page{Books: books(reply.GetBooks()), Success: reply.GetSuccess(), Message: reply.GetMessage()}
 }
 
 func books(found []*pb.Book) []Book {

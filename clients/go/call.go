@@ -16,8 +16,6 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-
-	bookstorepb "quire.example/quire/internal/wire/bookstore"
 )
 
 const (
@@ -58,7 +56,7 @@ func (c *Client) call(ctx context.Context, kind kind, method string, request, an
 		var trailer metadata.MD
 		err := c.conn.Invoke(ctx, method, request, answer, grpc.Trailer(&trailer), messageSizes[0], messageSizes[1])
 		if err == nil {
-			return unsound(answer)
+			return nil
 		}
 		return judge(kind, err, trailer, true)
 	})
@@ -68,14 +66,14 @@ func (c *Client) call(ctx context.Context, kind kind, method string, request, an
 	return nil
 }
 
-// Names the addresses in a fault that comes from there.
+// Says in a fault that is no refusal what the addresses did.
 func (c *Client) named(fault *Error) *Error {
 	switch {
-	case fault.Kind != ErrUnreachable:
-	case fault.Sent:
-		fault.Message = c.addresses + " did not answer: " + fault.Message
-	default:
+	case fault.Kind == ErrRefused:
+	case !fault.Sent:
 		fault.Message = c.addresses + " cannot be reached: " + fault.Message
+	default:
+		fault.Message = c.addresses + " " + cmp.Or(fault.did, "did not answer") + ": " + fault.Message
 	}
 	return fault
 }
@@ -128,7 +126,14 @@ func (c *Client) retry(
 		}
 		wait, never := fault.pause(pause)
 		now = time.Now()
-		if !again || never || ctx.Err() != nil || bounded && deadline.Sub(now) <= wait || !slept(ctx, wait) {
+		if !again || never || bounded && deadline.Sub(now) <= wait {
+			break
+		}
+		if !slept(ctx, wait) {
+			if failed.Kind == ErrRefused {
+				why := "the call was interrupted, and nothing was done"
+				failed = &Error{Kind: ErrUnreachable, Code: codes.DeadlineExceeded, Message: why, Sent: true, did: "was not asked again"}
+			}
 			break
 		}
 		now = time.Now()
@@ -181,6 +186,14 @@ func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 	// gRPC has some codes for broken streams as well. A server that refuses a call with one answer sends nothing but trailers,
 	// which have the content type. If those say OK, the answer is missing.
 	isBroken := isUnary && (trailer.Get("content-type") == nil || strings.HasPrefix(fault.Message, "cardinality violation"))
+	switch {
+	case !isUnary:
+		fault.did = "ended the stream"
+	case !isBroken && said.Message() == "":
+		fault.did = "answered"
+	case !isBroken:
+		fault.did = "answered " + CodeName(fault.Code)
+	}
 	switch fault.Code {
 	case codes.Internal, codes.ResourceExhausted, codes.PermissionDenied, codes.Unimplemented, codes.Unauthenticated:
 		if isBroken {
@@ -201,16 +214,6 @@ func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 		fault.Kind = ErrRefused
 	}
 	return fault
-}
-
-// Takes a purchase's answer that contradicts itself for one that did not arrive.
-func unsound(answer any) *Error {
-	reply, ok := answer.(*bookstorepb.BuyBookReply)
-	unspecified := bookstorepb.BuyOutcome_BUY_OUTCOME_UNSPECIFIED
-	if !ok || reply.Outcome == unspecified || reply.Success == (reply.Outcome == bookstorepb.BuyOutcome_BUY_OUTCOME_BOUGHT) {
-		return nil
-	}
-	return &Error{Kind: ErrOutcomeUnknown, Code: codes.Unknown, Message: "the answer contradicts itself", Sent: true}
 }
 
 // Whether another attempt may fare better, while none is in doubt.
@@ -256,7 +259,7 @@ func stream[M any](
 			message, err = messages.Recv()
 			switch {
 			case err == io.EOF && isEndless:
-				return &Error{Kind: ErrUnreachable, Code: codes.Unavailable, Message: "the server ended the stream", Sent: true}
+				return &Error{Kind: ErrUnreachable, Code: codes.Unavailable, Message: "it should not end", Sent: true, did: "ended the stream"}
 			case err == nil || err == io.EOF:
 				return nil
 			}
@@ -271,7 +274,7 @@ func stream[M any](
 			return receive()
 		})
 		if !timer.Stop() && fault != nil {
-			fault.Code = codes.DeadlineExceeded
+			fault.Code, fault.Message, fault.did = codes.DeadlineExceeded, "time is up", ""
 		}
 		for ; fault == nil && message != nil; fault = receive() {
 			if !yield(message, nil) {

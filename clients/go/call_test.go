@@ -133,17 +133,6 @@ func TestSuccessWithoutAnAnswerIsDoubt(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatContradictsItselfIsNone(t *testing.T) {
-	torn := func(context.Context) (*pb.BuyBookReply, error) {
-		return &pb.BuyBookReply{Outcome: pb.BuyOutcome_BUY_OUTCOME_BOUGHT}, nil
-	}
-	_, address := start(t, torn, sells)
-	purchase, err := connect(t, address).Buy(soon(t, 20*time.Second), 1)
-	if err != nil || purchase.Outcome != Bought {
-		t.Errorf("%+v, %v", purchase, err)
-	}
-}
-
 func TestPushbackOfTheServer(t *testing.T) {
 	pushes := func(text string) func(context.Context) (*pb.BuyBookReply, error) {
 		return func(ctx context.Context) (*pb.BuyBookReply, error) {
@@ -250,6 +239,26 @@ func TestTheCallersCancellationEndsAPurchaseInDoubt(t *testing.T) {
 	}
 }
 
+func TestTheCallersCancellationEndsThePauseOfARefusedPurchase(t *testing.T) {
+	_, address := start(t, sells)
+	ctx, cancel := context.WithCancel(context.Background())
+	fault := connect(t, address).retry(ctx, keyed, 0, func(context.Context, time.Time) *Error {
+		cancel()
+		return &Error{Kind: ErrRefused, Code: codes.ResourceExhausted, Sent: true}
+	})
+	if !errors.Is(fault, ErrUnreachable) || !errors.Is(fault, context.Canceled) {
+		t.Errorf("%v; nothing was done, and the server's refusal was not the end", fault)
+	}
+}
+
+func TestAFaultSaysWhatTheServerDid(t *testing.T) {
+	_, address := start(t, says(codes.Unavailable))
+	purchase, err := connect(t, address, WithRetries(0)).Buy(soon(t, 20*time.Second), 1)
+	if wanted := address + " answered UNAVAILABLE: no"; err != nil || purchase.Message != wanted {
+		t.Errorf("%+v, %v; the message must be %s", purchase, err, wanted)
+	}
+}
+
 func TestWrongArgumentsAreNotSent(t *testing.T) {
 	store, address := start(t, sells)
 	client := connect(t, address)
@@ -261,7 +270,7 @@ func TestWrongArgumentsAreNotSent(t *testing.T) {
 	_, version := client.Put(ctx, "k", nil, ExpectedVersion(1))
 	_, token := client.Operator("")
 	_, option := New(address, WithRetries(-1))
-	_, place := New("nowhere")
+	_, place := New("there:0")
 	for _, err := range []error{id, quantity, key, ttl, version, token, option, place} {
 		if !errors.Is(err, ErrArgument) {
 			t.Errorf("%v", err)
@@ -269,6 +278,25 @@ func TestWrongArgumentsAreNotSent(t *testing.T) {
 	}
 	if calls := store.calls.Load(); calls != 0 {
 		t.Errorf("sent %d times", calls)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for text, wanted := range map[string]string{
+		"localhost": "localhost:10086", ":80": "127.0.0.1:80", "http://[::1]/": "[::1]:10086", "[::1]:80": "[::1]:80",
+		"a:1,b": "a:1,b:10086", "https://a,https://b:1": "a:10086,b:1",
+	} {
+		found, isTLS, err := parse(text)
+		if err != nil || isTLS != strings.HasPrefix(text, "https") || strings.Join(found, ",") != wanted {
+			t.Errorf("%s: %s, %v, %v", text, found, isTLS, err)
+		}
+	}
+	for _, text := range []string{
+		"ftp://there:1", "http://there:80/a/b", "there#x", "#x", "there?", "there:+80", "there:0", "there:65536", "::1", "", "a:1,", "http://a:1,https://b:10",
+	} {
+		if found, _, err := parse(text); !errors.Is(err, ErrArgument) {
+			t.Errorf("%s: %s, %v", text, found, err)
+		}
 	}
 }
 

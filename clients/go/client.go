@@ -8,9 +8,10 @@
 package quire
 
 import (
+	"cmp"
 	"crypto/tls"
 	"math"
-	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ import (
 )
 
 const (
+	portUsual      = "10086"
 	retriesDefault = 3
 	retriesMax     = 1_000_000
 	keepaliveTime  = 10 * time.Second
@@ -67,8 +69,8 @@ func WithToken(token string) Option { return func(o *options) { o.token = token 
 // WithRetries says how often a call is sent again; 3 if absent. With 0 a purchase in doubt is not sent again either.
 func WithRetries(times int) Option { return func(o *options) { o.retries = times } }
 
-// New makes a client of the store at an address, HOST:PORT, or at several with commas between, which it asks in turns. It
-// connects with the first call.
+// New makes a client of the store at an address, or at several with commas between, which it asks in turns: HOST:PORT, a host, or
+// :PORT, with https:// before it for TLS. It connects with the first call.
 func New(addresses string, opts ...Option) (*Client, error) {
 	o := options{retries: retriesDefault}
 	for _, option := range opts {
@@ -81,19 +83,18 @@ func New(addresses string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	parts, isTLS, err := parse(addresses)
+	if err != nil {
+		return nil, err
+	}
 	var state resolver.State
-	for address := range strings.SplitSeq(addresses, ",") {
-		host, port, err := net.SplitHostPort(address)
-		number, numberErr := strconv.ParseUint(port, 10, 16)
-		if err != nil || numberErr != nil || number == 0 || host == "" {
-			return nil, argument("'%s' is no address; it must be HOST:PORT", address)
-		}
+	for _, address := range parts {
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: address, ServerName: address})
 	}
 	places := manual.NewBuilderWithScheme("quire")
 	places.InitialState(state)
 	transport := insecure.NewCredentials()
-	if o.tls != nil {
+	if o.tls != nil || isTLS {
 		transport = credentials.NewTLS(o.tls)
 	}
 	// A connection that does not come within this time is given up, so that the next one has a chance in the same purchase.
@@ -117,7 +118,7 @@ func New(addresses string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, argument("%v", err)
 	}
-	return &Client{conn: conn, addresses: addresses, retries: o.retries, credential: credential}, nil
+	return &Client{conn: conn, addresses: strings.Join(parts, ","), retries: o.retries, credential: credential}, nil
 }
 
 // Close ends the connections, and the calls that wait.
@@ -132,4 +133,31 @@ func bearer(token string) ([]string, error) {
 	}
 	// HTTP has no blanks at the end of a value.
 	return []string{"authorization", strings.TrimRight("Bearer "+token, " ")}, nil
+}
+
+// Reads addresses with commas between: HOST:PORT, a host, or :PORT, each with http:// or https:// before it if need be. It returns
+// HOST:PORT of each, and whether https:// says that they speak TLS.
+func parse(text string) (addresses []string, isTLS bool, err error) {
+	parts := strings.Split(text, ",")
+	for at, part := range parts {
+		whole := part
+		if !strings.Contains(part, "://") {
+			whole = "http://" + part
+		}
+		parsed, err := url.Parse(whole)
+		if err != nil || part == "" || parsed.User != nil || strings.Trim(parsed.Path, "/") != "" || strings.ContainsAny(part, "?#") {
+			return nil, false, argument("'%s' is no address; it must be HOST:PORT, as 127.0.0.1:%s", part, portUsual)
+		}
+		port, err := strconv.ParseUint(cmp.Or(parsed.Port(), portUsual), 10, 16)
+		if err != nil || port == 0 {
+			return nil, false, argument("'%s' is no address; its port must be 1 to 65535", part)
+		}
+		isOther := at > 0 && isTLS != (parsed.Scheme == "https")
+		if isOther || parsed.Scheme != "http" && parsed.Scheme != "https" {
+			return nil, false, argument("'%s' is no address here; write http:// throughout, or https://", part)
+		}
+		host := strings.TrimSuffix(parsed.Host, ":"+parsed.Port())
+		parts[at], isTLS = cmp.Or(host, "127.0.0.1")+":"+strconv.FormatUint(port, 10), parsed.Scheme == "https"
+	}
+	return parts, isTLS, nil
 }

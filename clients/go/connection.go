@@ -35,19 +35,19 @@ func (builder) Build(cc balancer.ClientConn, _ balancer.BuildOptions) balancer.B
 type roundRobin struct {
 	// What it does not need: the addresses never change.
 	balancer.Balancer
-	cc     balancer.ClientConn
-	places []*place
+	cc    balancer.ClientConn
+	lanes []*lane
 }
 
 // One address.
-type place struct {
+type lane struct {
 	conn  balancer.SubConn
 	state balancer.SubConnState
 }
 
 func (r *roundRobin) UpdateClientConnState(state balancer.ClientConnState) error {
 	for _, address := range state.ResolverState.Addresses {
-		p := &place{}
+		p := &lane{}
 		listener := func(state balancer.SubConnState) { r.changed(p, state) }
 		//lint:ignore SA1019 The note is about several addresses; there is no other way to have a connection.
 		conn, err := r.cc.NewSubConn([]resolver.Address{address}, balancer.NewSubConnOptions{StateListener: listener})
@@ -55,13 +55,13 @@ func (r *roundRobin) UpdateClientConnState(state balancer.ClientConnState) error
 			return err
 		}
 		p.conn = conn
-		r.places = append(r.places, p)
+		r.lanes = append(r.lanes, p)
 	}
 	r.ExitIdle()
 	return nil
 }
 
-func (r *roundRobin) changed(p *place, state balancer.SubConnState) {
+func (r *roundRobin) changed(p *lane, state balancer.SubConnState) {
 	p.state = state
 	switch state.ConnectivityState {
 	case connectivity.Shutdown:
@@ -71,7 +71,7 @@ func (r *roundRobin) changed(p *place, state balancer.SubConnState) {
 	}
 	var ready ring
 	connecting := false
-	for _, p := range r.places {
+	for _, p := range r.lanes {
 		switch p.state.ConnectivityState {
 		case connectivity.Ready:
 			ready.conns = append(ready.conns, p.conn)
@@ -107,13 +107,13 @@ func (u unconnected) Unwrap() error { return u.cause }
 func (u unconnected) GRPCStatus() *status.Status { return status.New(codes.Unavailable, u.Error()) }
 
 func (r *roundRobin) ExitIdle() {
-	for _, p := range r.places {
+	for _, p := range r.lanes {
 		p.conn.Connect()
 	}
 }
 
 func (r *roundRobin) Close() {
-	for _, p := range r.places {
+	for _, p := range r.lanes {
 		p.conn.Shutdown()
 	}
 }

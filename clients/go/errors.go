@@ -30,6 +30,8 @@ type Error struct {
 	Message string
 	// Sent is false if no attempt found a connection.
 	Sent bool
+	// What the server did, before the message; empty if it did not answer.
+	did string
 	// What the server says of the next attempt: nothing, or milliseconds; negative or no number means never.
 	pushback []string
 	// What gRPC gave.

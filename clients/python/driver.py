@@ -99,6 +99,13 @@ SHOWN: dict[str, Callable[[Any], Fields]] = {
 }
 
 
+def root(fault: BaseException) -> str:
+    """Give the first cause; gRPC's own text has several lines."""
+    if fault.__cause__:
+        return root(fault.__cause__)
+    return str(fault.details() if isinstance(fault, grpc.aio.AioRpcError) else fault)
+
+
 def show(fields: Fields) -> None:
     """Write an object in one line."""
     print(json.dumps(fields, separators=(",", ":")), flush=True)
@@ -143,16 +150,20 @@ async def drive(arguments: argparse.Namespace) -> None:
     )
     operator = None
     if arguments.token:
-        operator = AsyncOperator(arguments.address, arguments.token, tls=tls, retries=arguments.retries)
+        operator = AsyncOperator(
+            arguments.address, arguments.token, tls=tls, retries=arguments.retries, traceparent=PARENT.get
+        )
     places = asyncio.Semaphore(AT_ONCE)
 
     async def answer(request: Fields) -> None:
         number, call = request.pop("n"), request.pop("call")
+        wants_cause = request.pop("cause", False)
         try:
             about = await fields(operator if call in OPERATORS else client, number, call, request)
             show({"n": number} | about)
         except Fault as fault:
-            show({"n": number, "error": snake(fault), "code": fault.code.name, "message": fault.message})
+            cause = {"cause": root(fault)} if wants_cause else {}
+            show({"n": number, "error": snake(fault), "code": fault.code.name, "message": fault.message} | cause)
         except (TypeError, ValueError) as error:
             show({"n": number, "error": "argument", "message": str(error)})
         finally:

@@ -3,7 +3,6 @@
 #include <absl/strings/escaping.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "bench.h"
+#include "connect.h"
 #include "quire/client.h"
 
 namespace {
@@ -28,15 +28,6 @@ struct Match : Cases... {
 };
 template <class... Cases>
 Match(Cases...) -> Match<Cases...>;
-
-std::string read_file(const std::string& name) {
-  std::ifstream input(name, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(input), {});
-  if (!input) {
-    throw std::invalid_argument("cannot read " + name);
-  }
-  return text;
-}
 
 std::string base64(const std::string& bytes) { return absl::Base64Escape(bytes); }
 
@@ -115,6 +106,7 @@ const auto kOutcomes = Match{
     [](quire::SoldOut) { return outcome("sold_out"); },
     [](quire::TooFew) { return outcome("too_few"); },
     [](quire::NoSuchBook) { return outcome("no_such_book"); },
+    [](quire::NotBought) { return outcome("not_bought"); },
     [](const quire::Unknown&) { return outcome("unknown"); },
     [](quire::Unspecified) { return outcome("unspecified"); },
     [](quire::Held) { return outcome("held"); },
@@ -289,8 +281,12 @@ const std::map<std::string_view, json (*)(const Asked&)> kCalls = {
      }},
 };
 
-json fault(const char* error, const quire::Fault& fault) {
-  return {{"error", error}, {"code", quire::code_name(fault.code())}, {"message", fault.what()}};
+json fault(const char* error, const quire::Fault& fault, const json& request) {
+  json answer{{"error", error}, {"code", quire::code_name(fault.code())}, {"message", fault.what()}};
+  if (request.contains("cause")) {
+    answer["cause"] = fault.cause();
+  }
+  return answer;
 }
 
 json answer(const quire::Client& client, const std::optional<quire::Operator>& admin, const json& request) {
@@ -306,38 +302,14 @@ json answer(const quire::Client& client, const std::optional<quire::Operator>& a
     }
     return call->second(asked);
   } catch (const quire::Refused& refused) {
-    return fault("refused", refused);
+    return fault("refused", refused, request);
   } catch (const quire::Unreachable& unreachable) {
-    return fault("unreachable", unreachable);
+    return fault("unreachable", unreachable, request);
   } catch (const quire::OutcomeUnknown& unknown) {
-    return fault("outcome_unknown", unknown);
+    return fault("outcome_unknown", unknown, request);
   } catch (const std::exception& error) {
     return {{"error", "argument"}, {"message", error.what()}};
   }
-}
-
-quire::Options options(const std::vector<std::string>& words) {
-  quire::Options options{.addresses = quire::Address::parse_list(words.at(0))};
-  for (std::size_t i = 1; i < words.size(); i += 2) {
-    const auto& value = words.at(i + 1);
-    if (words[i] == "--token") {
-      options.token = value;
-    } else if (words[i] == "--retries") {
-      options.retries = static_cast<std::uint32_t>(std::stoul(value));
-    } else if (words[i] == "--ca") {
-      options.tls.roots = read_file(value);
-    } else if (words[i] == "--certificate") {
-      options.tls.certificate = read_file(value);
-    } else if (words[i] == "--key-file") {
-      options.tls.key = read_file(value);
-    } else {
-      throw std::invalid_argument("there is no flag '" + words[i] + "'");
-    }
-  }
-  for (auto& address : options.addresses) {
-    address.tls = address.tls || !options.tls.roots.empty();
-  }
-  return options;
 }
 
 }  // namespace
@@ -353,7 +325,13 @@ int main(int count, char** arguments) {
       say(bench({words.begin() + 1, words.end()}));
       return 0;
     }
-    const auto how = options(words);
+    CLI::App app;
+    quire::Connect connect;
+    std::string addresses;
+    app.add_option("ADDRESS", addresses)->required();
+    connect.add_to(app);
+    app.parse(count, arguments);
+    const auto how = connect.options(addresses);
     const quire::Client client(how);
     std::optional<quire::Operator> admin;
     if (!how.token.empty()) {

@@ -21,6 +21,7 @@ int buy(const quire::Client& client, int quantity) {
                  [&](quire::TooFew) { std::cout << "too few: " << left << " left\n"; },
                  [](quire::SoldOut) { std::cout << "sold out\n"; },
                  [](quire::NoSuchBook) { std::cout << "no such book\n"; },
+                 [&](quire::NotBought) { std::cout << "not bought: " << purchase.message << '\n'; },
                  [&](const quire::Unknown&) { std::cout << "unknown: buy again with " << purchase.key << '\n'; },
              },
              purchase.outcome);

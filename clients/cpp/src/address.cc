@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "quire/client.h"
-#include "text.h"
 
 namespace quire {
 namespace {
@@ -29,7 +28,7 @@ bool is_host(std::string_view text) {
 
 Address Address::parse(std::string_view text) {
   const auto wrong = [text](const std::string& want) {
-    return std::invalid_argument('\'' + text::escaped(text) + "' is no address; it must be " + want);
+    return std::invalid_argument('\'' + std::string(text) + "' is no address; it must be " + want);
   };
   Address address;
   auto rest = text;
@@ -37,7 +36,7 @@ Address Address::parse(std::string_view text) {
     rest = text.substr(at + 3);
     const auto scheme = text.substr(0, at);
     if (scheme != "http" && scheme != "https") {
-      throw wrong("http://" + text::escaped(rest) + " or https://" + text::escaped(rest));
+      throw wrong("http://" + std::string(rest) + " or https://" + std::string(rest));
     }
     address.tls = scheme == "https";
     if (rest.ends_with('/')) {
@@ -45,8 +44,7 @@ Address Address::parse(std::string_view text) {
     }
   }
   if (const auto at = rest.find('/'); at != std::string_view::npos) {
-    throw wrong("without a path: " +
-                text::escaped(text.substr(0, static_cast<std::size_t>(rest.data() - text.data()) + at)));
+    throw wrong("without a path: " + std::string(text.data(), rest.data() + at));
   }
   const auto usual = std::to_string(Address{}.port);
   auto host = rest;

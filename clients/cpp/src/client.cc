@@ -49,16 +49,28 @@ bookstore::ReservationRequest reservation(const std::string& key) {
   return request;
 }
 
+template <class Request>
+Request ordered(std::int32_t id, const Order& order) {
+  check_positive("id", id);
+  check_positive("quantity", order.quantity);
+  Request request;
+  request.set_id(id);
+  request.set_quantity(order.quantity);
+  request.set_idempotency_key(order.key ? *order.key : random_key());
+  check_key(request.idempotency_key());
+  return request;
+}
+
 /// Sends a call that its key makes happen once. What is not known at the end is Unknown.
 template <class Result, class Stub, class Request, class Reply>
 Result ask_once(Connection& connection, const Call& call, Unary<Stub, Request, Reply> method, const Request& request) {
   auto answer = connection.try_ask(Kind::kPurchase, kPurchase, call, method, request);
-  if (auto* failure = std::get_if<Failure>(&answer)) {
+  if (const auto* failure = std::get_if<Failure>(&answer)) {
     if (failure->verdict != Verdict::kUnknown) {
       failure->raise();
     }
     Result result;
-    result.outcome = Unknown{.code = failure->ended.code, .message = std::move(failure->ended.message)};
+    result.outcome = Unknown{.code = failure->ended.code, .message = failure->words()};
     result.key = request.idempotency_key();
     return result;
   }
@@ -211,14 +223,7 @@ Lookup Client::lookup(std::int32_t id, const Call& call) const {
 }
 
 Purchase Client::buy(std::int32_t id, const Order& order, const Call& call) const {
-  check_positive("id", id);
-  check_positive("quantity", order.quantity);
-  bookstore::ItemNumberRequest request;
-  request.set_id(id);
-  request.set_quantity(order.quantity);
-  request.set_idempotency_key(order.key ? *order.key : random_key());
-  check_key(request.idempotency_key());
-  return ask_once<Purchase>(*connection_, call, &Shop::Buy, request);
+  return ask_once<Purchase>(*connection_, call, &Shop::Buy, ordered<bookstore::ItemNumberRequest>(id, order));
 }
 
 ReceiptLookup Client::receipt(std::int64_t number, const std::string& key, const Call& call) const {
@@ -237,13 +242,7 @@ ReceiptLookup Client::receipt(std::int64_t number, const std::string& key, const
 
 Reservation Client::reserve(std::int32_t id, const Order& order, std::optional<std::chrono::seconds> time,
                             const Call& call) const {
-  check_positive("id", id);
-  check_positive("quantity", order.quantity);
-  bookstore::ReserveRequest request;
-  request.set_id(id);
-  request.set_quantity(order.quantity);
-  request.set_idempotency_key(order.key ? *order.key : random_key());
-  check_key(request.idempotency_key());
+  auto request = ordered<bookstore::ReserveRequest>(id, order);
   if (time) {
     if (time->count() < 1 || time->count() > std::numeric_limits<std::int32_t>::max()) {
       throw std::invalid_argument("the time is " + std::to_string(time->count()) + " s; it must be from 1 s");

@@ -1,13 +1,12 @@
 #include "connection.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string_view>
-
-#include "text.h"
 
 namespace quire {
 namespace {
@@ -39,14 +38,21 @@ bool is_made_here(const std::string& message) {
   return message.starts_with("Received RST_STREAM") || message == "No message returned for unary request";
 }
 
+/// True if gRPC's message is that of a broken connection, for which it has no code of its own.
+bool is_connections(const std::string& message) {
+  static constexpr std::array kWords = {"Socket closed", "Connection reset", "Broken pipe", "GOAWAY",
+                                        "keepalive",     "Endpoint",         "Transport",   "Stream removed"};
+  return std::ranges::any_of(kWords, [&](const char* words) { return message.find(words) != std::string::npos; });
+}
+
 /// Why a channel does not connect, in gRPC's words. A call on it ends at once with them; the server gets it only if it
 /// is back meanwhile.
-std::string cause(Endpoint& endpoint, Clock::time_point end) {
+std::string cause(Lane& lane, Clock::time_point end) {
   grpc::ClientContext context;
   const auto now = Clock::now();
   context.set_deadline(from_now(std::min(end, now + kCauseMax), now));
   bookstore::HelloReply reply;
-  const auto status = std::get<bookstore::BookStore::Stub>(endpoint.stubs).Hello(&context, {}, &reply);
+  const auto status = std::get<bookstore::BookStore::Stub>(lane.stubs).Hello(&context, {}, &reply);
   auto words = status.error_code() == Code::UNAVAILABLE ? status.error_message() : std::string();
   static constexpr std::string_view kBefore = "last error: ";
   if (const auto at = words.rfind(kBefore); at != std::string::npos) {
@@ -68,25 +74,33 @@ void pause(Clock::duration time, const std::stop_token& stop) {
 
 }  // namespace
 
+std::string Failure::words() const {
+  return addresses + ' ' + ended.did + (ended.message.empty() ? "" : ": " + ended.message);
+}
+
 void Failure::raise() const {
   switch (verdict) {
     case Verdict::kRefused:
-      throw Refused(ended.code, ended.message);
+      throw Refused(ended.code, ended.message.empty() ? std::string(code_name(ended.code)) : ended.message,
+                    ended.message);
     case Verdict::kUnknown:
-      throw OutcomeUnknown(ended.code, ended.message);
+      throw OutcomeUnknown(ended.code, words(), ended.message);
     case Verdict::kUnreachable:
       break;
   }
-  throw Unreachable(ended.code,
-                    addresses + (ended.was_sent ? " did not answer: " : " cannot be reached: ") + ended.message,
-                    ended.was_sent);
+  throw Unreachable(ended.code, words(), ended.message, ended.was_sent);
 }
 
 Ended ended(const grpc::Status& status, const grpc::ClientContext& context) {
-  Ended ended{.code = status.error_code(), .message = status.error_message(), .was_sent = true};
+  Ended ended{
+      .code = status.error_code(), .message = status.error_message(), .was_sent = true, .did = "did not answer"};
   ended.is_broken = is_made_here(ended.message);
-  if (ended.message.empty()) {
-    ended.message = code_name(ended.code);
+  if (ended.code == Code::DEADLINE_EXCEEDED && ended.message == "Deadline Exceeded") {
+    ended.message = "time is up";
+  } else if (ended.code == Code::CANCELLED && (ended.message == "CANCELLED" || ended.message == "Cancelled")) {
+    ended.message = "interrupted";
+  } else if (!ended.is_broken && !is_connections(ended.message)) {
+    ended.did = "answered " + std::string(code_name(ended.code));
   }
   const auto& trailers = context.GetServerTrailingMetadata();
   if (const auto pushback = trailers.find("grpc-retry-pushback-ms"); pushback != trailers.end()) {
@@ -95,7 +109,7 @@ Ended ended(const grpc::Status& status, const grpc::ClientContext& context) {
   return ended;
 }
 
-Connection::Connection(Options options) : options_(std::move(options)), endpoints_(options_.addresses.size()) {
+Connection::Connection(Options options) : options_(std::move(options)), lanes_(options_.addresses.size()) {
   if (options_.addresses.empty()) {
     throw std::invalid_argument("there is no address; give one at least");
   }
@@ -113,8 +127,8 @@ Connection::Connection(Options options) : options_(std::move(options)), endpoint
                                  .pem_private_key = options_.tls.key,
                                  .pem_cert_chain = options_.tls.certificate});
   }
-  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    endpoints_[i] = open(options_.addresses[i]);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i] = open(options_.addresses[i]);
   }
 }
 
@@ -126,7 +140,7 @@ Connection::~Connection() {
   }
 }
 
-std::shared_ptr<Endpoint> Connection::open(const Address& address) const {
+std::shared_ptr<Lane> Connection::open(const Address& address) const {
   grpc::ChannelArguments arguments;
   arguments.SetUserAgentPrefix("quire-client-cpp/0.1.0");
   // A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
@@ -145,7 +159,7 @@ std::shared_ptr<Endpoint> Connection::open(const Address& address) const {
   // A new channel is a new connection, without the pauses of the one before.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto target = "dns:///" + address.host + ':' + std::to_string(address.port);
-  return std::make_shared<Endpoint>(
+  return std::make_shared<Lane>(
       grpc::CreateCustomChannel(target, address.tls ? tls_ : grpc::InsecureChannelCredentials(), arguments));
 }
 
@@ -169,26 +183,26 @@ std::string Connection::addresses() const {
   return all;
 }
 
-/// An endpoint on whose connection the server has spoken: gRPC calls it ready after the server's SETTINGS. The cause if
+/// A lane on whose connection the server has spoken: gRPC calls it ready after the server's SETTINGS. The cause if
 /// every address fails, or the time is over.
-std::variant<std::shared_ptr<Endpoint>, std::string> Connection::ready(Kind kind, Clock::time_point end,
-                                                                       const std::stop_token& stop) {
+std::variant<std::shared_ptr<Lane>, std::string> Connection::ready(Kind kind, Clock::time_point end,
+                                                                   const std::stop_token& stop) {
   if (kind != Kind::kRead) {
     see_what_has_closed();
   }
-  const auto count = endpoints_.size();
+  const auto count = lanes_.size();
   const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
   while (true) {
-    std::shared_ptr<Endpoint> waiting;
+    std::shared_ptr<Lane> waiting;
     auto state = GRPC_CHANNEL_IDLE;
     for (std::size_t i = 0; i < count; ++i) {
-      auto endpoint = endpoints_[(first + i) % count].load();
-      const auto its_state = endpoint->channel->GetState(/*try_to_connect=*/true);
+      auto lane = lanes_[(first + i) % count].load();
+      const auto its_state = lane->channel->GetState(/*try_to_connect=*/true);
       if (its_state == GRPC_CHANNEL_READY) {
-        return endpoint;
+        return lane;
       }
       if (its_state != GRPC_CHANNEL_TRANSIENT_FAILURE && its_state != GRPC_CHANNEL_SHUTDOWN) {
-        waiting = std::move(endpoint);
+        waiting = std::move(lane);
         state = its_state;
       }
     }
@@ -201,7 +215,7 @@ std::variant<std::shared_ptr<Endpoint>, std::string> Connection::ready(Kind kind
   }
   std::string why;
   for (std::size_t i = 0; i < count; ++i) {
-    auto tried = endpoints_[i].load();
+    auto tried = lanes_[i].load();
     auto state = tried->channel->GetState(/*try_to_connect=*/false);
     if (why.empty() && state == GRPC_CHANNEL_TRANSIENT_FAILURE && !stop.stop_requested()) {
       why = cause(*tried, end);
@@ -210,9 +224,23 @@ std::variant<std::shared_ptr<Endpoint>, std::string> Connection::ready(Kind kind
     if (state == GRPC_CHANNEL_READY) {
       return tried;
     }
-    endpoints_[i].compare_exchange_strong(tried, open(options_.addresses[i]));
+    lanes_[i].compare_exchange_strong(tried, open(options_.addresses[i]));
   }
   return why.empty() ? "no server answered in time" : why;
+}
+
+std::unique_ptr<grpc::ClientContext> Connection::begin(Clock::time_point end, const Call& call) const {
+  auto context = std::make_unique<grpc::ClientContext>();
+  if (end != Clock::time_point::max()) {
+    context->set_deadline(from_now(end, Clock::now()));
+  }
+  if (!authorization_.empty()) {
+    context->AddMetadata("authorization", authorization_);
+  }
+  if (!call.traceparent.empty()) {
+    context->AddMetadata("traceparent", call.traceparent);
+  }
+  return context;
 }
 
 std::optional<Failure> Connection::attempts(Kind kind, std::optional<milliseconds> timeout, const Call& call,
@@ -221,39 +249,33 @@ std::optional<Failure> Connection::attempts(Kind kind, std::optional<millisecond
   if (timeout && *timeout < milliseconds(1)) {
     throw std::invalid_argument("the timeout is " + std::to_string(timeout->count()) + " ms; it must be 1 ms at least");
   }
-  Course course(kind, timeout, options_.retries, Clock::now());
+  Attempts tries(kind, timeout, options_.retries, Clock::now());
   while (true) {
-    const auto bounds = course.attempt(Clock::now());
+    const auto bounds = tries.attempt(Clock::now());
     const auto found = ready(kind, bounds.connected, stop);
     Ended last;
     if (const auto* why = std::get_if<std::string>(&found)) {
       last.message = *why;
     } else {
-      auto context = std::make_unique<grpc::ClientContext>();
-      if (bounds.end != Clock::time_point::max()) {
-        context->set_deadline(from_now(bounds.end, Clock::now()));
-      }
-      if (!authorization_.empty()) {
-        context->AddMetadata("authorization", authorization_);
-      }
-      if (!call.traceparent.empty()) {
-        context->AddMetadata("traceparent", call.traceparent);
-      }
+      auto context = begin(bounds.end, call);
       const std::stop_callback cancel(stop, [&to = *context] { to.TryCancel(); });
       ++calls_;
-      const auto status = attempt(*std::get<std::shared_ptr<Endpoint>>(found), context);
+      const auto status = attempt(*std::get<std::shared_ptr<Lane>>(found), context);
       --calls_;
       if (status.ok()) {
         return std::nullopt;
       }
       last = ended(status, *context);
     }
-    const auto pause_now = course.next(std::move(last), Clock::now(), jitter());
+    const auto pause_now = tries.next(std::move(last), Clock::now(), jitter());
     if (pause_now) {
       pause(*pause_now, stop);
+      if (stop.stop_requested()) {
+        tries.interrupt();
+      }
     }
     if (!pause_now || stop.stop_requested()) {
-      return Failure{.verdict = course.verdict(), .ended = course.reason(), .addresses = addresses()};
+      return Failure{.verdict = tries.verdict(), .ended = tries.reason(), .addresses = addresses()};
     }
   }
 }

@@ -1,4 +1,4 @@
-/// Channels to the servers, and calls on them that are sent again as their course says. Must not know any one call.
+/// Channels to the servers, and calls on them that are sent again as their attempts say. Must not know any one call.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "course.h"
+#include "attempts.h"
 #include "quire/client.h"
 #include "quire/wire/bookstore.grpc.pb.h"
 #include "quire/wire/kv.grpc.pb.h"
@@ -24,8 +24,8 @@ namespace quire {
 
 /// A channel to one address, and the stubs on it. It is thrown away if it does not connect, so that the next attempt
 /// does not wait for a pause of gRPC's.
-struct Endpoint {
-  explicit Endpoint(std::shared_ptr<grpc::Channel> to)
+struct Lane {
+  explicit Lane(std::shared_ptr<grpc::Channel> to)
       : channel(std::move(to)), stubs(channel, channel, channel, channel) {}
 
   std::shared_ptr<grpc::Channel> channel;
@@ -41,6 +41,8 @@ struct Failure {
   /// Those that were tried, with commas between.
   std::string addresses;
 
+  /// The addresses, what they did, and the message.
+  [[nodiscard]] std::string words() const;
   [[noreturn]] void raise() const;
 };
 
@@ -77,9 +79,9 @@ class Parts {
       return true;
     }
     if (const auto status = finish(); !status.ok()) {
-      Course course(Kind::kRead, std::nullopt, 0, Clock::now());
-      course.next(ended(status, *context_), Clock::now(), 1);
-      Failure{.verdict = course.verdict(), .ended = course.reason(), .addresses = addresses_}.raise();
+      Attempts tries(Kind::kRead, std::nullopt, 0, Clock::now());
+      tries.next(ended(status, *context_), Clock::now(), 1);
+      Failure{.verdict = tries.verdict(), .ended = tries.reason(), .addresses = addresses_}.raise();
     }
     return false;
   }
@@ -112,15 +114,15 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Asks until there is an answer, or the course of the call is over.
+  /// Asks until there is an answer, or no attempt is left.
   template <class Stub, class Request, class Reply>
   std::variant<Reply, Failure> try_ask(Kind kind, milliseconds timeout, const Call& call,
                                        Unary<Stub, Request, Reply> method, const Request& request) {
     Reply reply;
     auto failure = attempts(kind, call.timeout.value_or(timeout), call,
-                            [&](Endpoint& endpoint, std::unique_ptr<grpc::ClientContext>& context) {
+                            [&](Lane& lane, std::unique_ptr<grpc::ClientContext>& context) {
                               reply.Clear();
-                              return (std::get<Stub>(endpoint.stubs).*method)(context.get(), request, &reply);
+                              return (std::get<Stub>(lane.stubs).*method)(context.get(), request, &reply);
                             });
     if (failure) {
       return std::move(*failure);
@@ -144,9 +146,9 @@ class Connection {
   std::unique_ptr<Parts<Part>> begin(const Call& call, Streamed<Stub, Request, Part> method, const Request& request,
                                      Part& first) {
     std::unique_ptr<Parts<Part>> parts;
-    auto failure = attempts(
-        Kind::kRead, call.timeout, call, [&](Endpoint& endpoint, std::unique_ptr<grpc::ClientContext>& context) {
-          auto reader = (std::get<Stub>(endpoint.stubs).*method)(context.get(), request);
+    auto failure =
+        attempts(Kind::kRead, call.timeout, call, [&](Lane& lane, std::unique_ptr<grpc::ClientContext>& context) {
+          auto reader = (std::get<Stub>(lane.stubs).*method)(context.get(), request);
           if (reader->Read(&first)) {
             parts = std::make_unique<Parts<Part>>(std::move(context), std::move(reader), call.stop, addresses());
             return grpc::Status();
@@ -160,20 +162,21 @@ class Connection {
   }
 
  private:
-  using Attempt = std::function<grpc::Status(Endpoint&, std::unique_ptr<grpc::ClientContext>&)>;
+  using Attempt = std::function<grpc::Status(Lane&, std::unique_ptr<grpc::ClientContext>&)>;
 
   std::optional<Failure> attempts(Kind kind, std::optional<milliseconds> timeout, const Call& call,
                                   const Attempt& attempt);
-  std::variant<std::shared_ptr<Endpoint>, std::string> ready(Kind kind, Clock::time_point end,
-                                                             const std::stop_token& stop);
-  std::shared_ptr<Endpoint> open(const Address& address) const;
+  std::variant<std::shared_ptr<Lane>, std::string> ready(Kind kind, Clock::time_point end, const std::stop_token& stop);
+  /// The context of an attempt that ends at `end`.
+  std::unique_ptr<grpc::ClientContext> begin(Clock::time_point end, const Call& call) const;
+  std::shared_ptr<Lane> open(const Address& address) const;
   std::string addresses() const;
   void see_what_has_closed();
 
   Options options_;
   std::shared_ptr<grpc::ChannelCredentials> tls_;
   std::string authorization_;
-  std::vector<std::atomic<std::shared_ptr<Endpoint>>> endpoints_;
+  std::vector<std::atomic<std::shared_ptr<Lane>>> lanes_;
   std::atomic<std::size_t> turn_ = 0;
   /// How many wait for an answer now.
   std::atomic<std::size_t> calls_ = 0;

@@ -72,20 +72,22 @@ LogEntry from_wire(bookstore::LogEntry& entry) {
 
 Purchase from_wire(bookstore::BuyBookReply& reply, std::string key) {
   Purchase purchase;
-  purchase.number = reply.purchase_number();
-  purchase.is_outcome_said = reply.outcome() != bookstore::BUY_OUTCOME_UNSPECIFIED;
   purchase.key = std::move(key);
   purchase.replayed = reply.replayed();
   purchase.message = std::move(*reply.mutable_message());
   if (reply.has_stock_left()) {
     purchase.stock_left = reply.stock_left();
   }
-  if (reply.outcome() == bookstore::BUY_OUTCOME_TOO_FEW) {
+  // Every server says if it was bought; later ones also say why not.
+  if (reply.success()) {
+    purchase.outcome = Bought{};
+    purchase.number = reply.purchase_number();
+  } else if (reply.outcome() == bookstore::BUY_OUTCOME_SOLD_OUT) {
+    purchase.outcome = SoldOut{};
+  } else if (reply.outcome() == bookstore::BUY_OUTCOME_TOO_FEW) {
     purchase.outcome = TooFew{};
   } else if (reply.outcome() == bookstore::BUY_OUTCOME_NO_SUCH_BOOK) {
     purchase.outcome = NoSuchBook{};
-  } else if (!reply.success()) {
-    purchase.outcome = SoldOut{};
   }
   return purchase;
 }

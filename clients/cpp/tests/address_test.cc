@@ -33,7 +33,7 @@ TEST(Address, WhatIsNoneIsNamedWithWhatWouldBeRight) {
   check("a:x", "'a:x' is no address; it must be HOST:PORT with a port up to 65535, as a:10086");
   check("a:0", "'a:0' is no address; it must be HOST:PORT with a port from 1 to 65535, as a:10086");
   check("a:1,", "'' is no address; it must be HOST:PORT, as 127.0.0.1:10086 or [::1]:10086");
-  check("a\x1b", "'a\\u{1b}' is no address; it must be HOST:PORT, as 127.0.0.1:10086 or [::1]:10086");
+  check("a\x1b", "'a\x1b' is no address; it must be HOST:PORT, as 127.0.0.1:10086 or [::1]:10086");
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ public final class SoldOut {
       System.out.println("sold out");
     } else if (outcome instanceof BuyOutcome.NoSuchBook) {
       System.out.println("there is no such book");
-    } else if (outcome instanceof BuyOutcome.Declined declined) {
-      System.out.println(declined.message());
+    } else if (outcome instanceof BuyOutcome.NotBought notBought) {
+      System.out.println("not bought: " + notBought.message());
     } else if (outcome instanceof BuyOutcome.Unknown unknown) {
       // No one knows yet. The same purchase, sent again with this key, tells.
       System.out.println("in doubt, with the key " + unknown.key());

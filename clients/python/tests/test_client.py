@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import io
 import socket
 import struct
@@ -123,13 +124,13 @@ class Retries(unittest.TestCase):
         for last in [None, Failed(Code.INVALID_ARGUMENT, pushback="-1"), Failed(Code.INTERNAL, pushback="soon")]:
             with self.assertRaises(OutcomeUnknown) as raised:
                 ask(PURCHASE, Failed(Code.CANCELLED, "why"), last or Failed(Code.UNAVAILABLE, "why", "99999"))
-            self.assertEqual(raised.exception.message, "why")
+            self.assertRegex(raised.exception.message, "^books:1 answered (CANCELLED|UNAVAILABLE): why$")
 
     def test_what_was_not_sent_is_unreachable(self) -> None:
         for kind in (READ, WRITE, PURCHASE):
             with self.assertRaises(Unreachable) as raised:
                 ask(kind, None, None, None, None)
-            self.assertFalse(raised.exception.connected)
+            self.assertFalse(raised.exception.sent)
             self.assertEqual(raised.exception.message, "books:1 cannot be reached: refused")
             self.assertIsInstance(raised.exception.__cause__, grpc.RpcError)
         with self.assertRaises(Refused):
@@ -156,7 +157,27 @@ class Retries(unittest.TestCase):
         with self.assertRaises(Unreachable) as raised:
             ask(READ, *passing[:2], "answer", retries=1)
         self.assertEqual(raised.exception.code, Code.UNKNOWN)
-        self.assertEqual(raised.exception.message, "books:1 did not answer: UNKNOWN")
+        self.assertEqual(raised.exception.message, "books:1 answered: UNKNOWN")
+
+    def test_an_interruption_between_attempts_that_did_nothing_is_no_doubt(self) -> None:
+        scripted: Any = Scripted(Failed(Code.RESOURCE_EXHAUSTED, "full"))
+        scripted.pause = mock.Mock(side_effect=KeyboardInterrupt())
+        with self.assertRaises(KeyboardInterrupt) as raised:
+            run(Caller(scripted, 3).ask(PURCHASE, lambda _: mock.Mock(), wire.HelloRequest(), None))
+        self.assertFalse(hasattr(raised.exception, "__notes__"))
+
+    def test_a_fault_says_what_the_server_did(self) -> None:
+        for failed, words in [
+            (
+                Failed(Code.UNAVAILABLE, "Stream removed (Socket closed)"),
+                "did not answer: Stream removed (Socket closed)",
+            ),
+            (Failed(Code.DEADLINE_EXCEEDED, "Deadline Exceeded"), "did not answer: time is up"),
+            (Failed(Code.UNAVAILABLE, "later"), "answered UNAVAILABLE: later"),
+        ]:
+            with self.assertRaises(Unreachable) as raised:
+                ask(READ, failed, retries=0)
+            self.assertEqual(raised.exception.message, f"books:1 {words}")
 
 
 class Names(unittest.TestCase):
@@ -187,8 +208,19 @@ class Arguments_(unittest.TestCase):  # noqa: N801, a class of the library has t
                 ("prefix", lambda: next(client.scan(text))),
                 ("topic", lambda: next(client.search(text.encode()))),
                 ("key", lambda: client.buy(1, key=text.encode())),
+                ("timeout", lambda: client.ping(timeout=text)),
+                ("ttl", lambda: client.put(b"", b"", ttl=text)),
+                ("keys_only", lambda: next(client.scan(keys_only=text))),
+                ("token", lambda: Client("a", token=text.encode())),
+                ("tls", lambda: Client("a", tls=text)),
+                ("addresses", lambda: Client([text, text.encode()])),
             ]:
-                self.assertRaisesRegex(TypeError, f"^{named} is .*; it must be of the type (str|bytes)$", mistyped)
+                self.assertRaisesRegex(TypeError, f"^{named} is .*; it must be of the type \\w+$", mistyped)
+
+    def test_what_blocks_has_no_asynchronous_signature(self) -> None:
+        for blocking in [Client, Operator]:
+            for name, call in inspect.getmembers(blocking, inspect.isfunction):
+                self.assertNotIn("Async", str(inspect.signature(call)), name)
         for make in [
             lambda: Client("::1"),
             lambda: Client("a", token="tökn"),

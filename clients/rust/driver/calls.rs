@@ -1,6 +1,6 @@
 //! Library calls for each kind of request.
 
-use std::time::Duration;
+use std::{error::Error as StdError, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use quire_client::{
@@ -26,10 +26,20 @@ pub(crate) async fn answer(driver: &Driver, request: &Value) -> Value {
             _ => "refused",
         };
         match error.fault() {
-            Some(fault) => json!({ "error": kind, "code": fault.code.name(), "message": fault.to_string() }),
+            Some(fault) => {
+                let mut answer = json!({ "error": kind, "code": fault.code.name(), "message": fault.to_string() });
+                if request["cause"] == true {
+                    answer["cause"] = root(&error).to_string().into();
+                }
+                answer
+            }
             None => json!({ "error": kind, "message": error.to_string() }),
         }
     })
+}
+
+fn root<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    error.source().map_or(error, root)
 }
 
 fn wrong(name: &str, value: &Value) -> Error {
@@ -83,7 +93,7 @@ async fn shop(driver: &Driver, call: &str, request: &Value) -> Result<Value, Err
         "lookup" => json!({ "book": client.lookup(needed(request, "id")?).await?.as_ref().map(book) }),
         "buy" => {
             let purchase = client.buy(order(request)?).await?;
-            let mut answer = json!({ "key": purchase.key.as_str(), "replayed": purchase.is_replay });
+            let mut answer = json!({ "key": purchase.key.as_str(), "replayed": purchase.replayed });
             if let Some(left) = purchase.stock_left {
                 answer["stock_left"] = left.into();
             }
@@ -138,7 +148,7 @@ fn reservation(reservation: &Reservation) -> Value {
         Reserved::Unknown(_) => "unknown",
         _ => "unspecified",
     };
-    let mut answer = json!({ "outcome": outcome, "key": reservation.key.as_str(), "replayed": reservation.is_replay });
+    let mut answer = json!({ "outcome": outcome, "key": reservation.key.as_str(), "replayed": reservation.replayed });
     let numbers = [
         ("id", reservation.id.into()),
         ("quantity", reservation.quantity.into()),

@@ -11,7 +11,7 @@ async fn main() -> Result<(), Error> {
     for _ in 0..2 {
         let purchase = client.buy(order.clone()).await?;
         if let Outcome::Bought { number } = purchase.outcome {
-            println!("purchase {number}, {}", if purchase.is_replay { "replayed" } else { "new" });
+            println!("purchase {number}, {}", if purchase.replayed { "replayed" } else { "new" });
         }
     }
     Ok(())

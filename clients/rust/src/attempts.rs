@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 
 pub(crate) const READ: Plan = Plan { kind: Kind::Read, timeout: Some(Duration::from_secs(5)) };
 /// A quarter of the timeout exceeds the 5 s that the server waits for a locked file.
-const PURCHASE: Plan = Plan { kind: Kind::Keyed, timeout: Some(Duration::from_secs(30)) };
+pub(crate) const PURCHASE: Plan = Plan { kind: Kind::Keyed, timeout: Some(Duration::from_secs(30)) };
 pub(crate) const WRITE: Plan = Plan { kind: Kind::Write, timeout: Some(Duration::from_secs(5)) };
 pub(crate) const WATCH: Plan = Plan { kind: Kind::Read, timeout: None };
 
@@ -93,7 +93,7 @@ fn is_undone(status: &Status) -> bool {
 
 /// Repeats a call until the store answers, as plan and terms allow. `in_doubt` is true while the server may have
 /// executed it.
-async fn ask_noting<'a, A, F>(
+pub(crate) async fn ask_noting<'a, A, F>(
     lanes: &'a Lanes,
     terms: &Terms,
     plan: Plan,
@@ -152,42 +152,12 @@ where
     }
 }
 
-/// Like [`ask_noting`], for a call that its key makes happen once. The inner fault is why its outcome is unknown.
-pub(crate) async fn once<'a, A, F>(
-    lanes: &'a Lanes,
-    terms: &Terms,
-    in_doubt: &AtomicBool,
-    call: impl Fn(&'a Lane, Option<Instant>) -> F,
-) -> Result<Result<A, Fault>, Error>
-where
-    F: Future<Output = Result<Response<A>, Status>>,
-{
-    match ask_noting(lanes, terms, PURCHASE, in_doubt, call).await {
-        Ok(reply) => Ok(Ok(reply)),
-        Err(Error::OutcomeUnknown(fault)) => Ok(Err(fault)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Like [`ask_noting`], without reporting doubt.
-pub(crate) async fn ask<'a, A, F>(
-    lanes: &'a Lanes,
-    terms: &Terms,
-    plan: Plan,
-    call: impl Fn(&'a Lane, Option<Instant>) -> F,
-) -> Result<A, Error>
-where
-    F: Future<Output = Result<Response<A>, Status>>,
-{
-    ask_noting(lanes, terms, plan, &AtomicBool::new(false), call).await
-}
-
 fn ended(address: &str, kind: Kind, verdict: Verdict, status: &Status, doubt: Option<&Status>) -> Error {
     match (doubt, verdict) {
-        (Some(doubt), _) => Error::OutcomeUnknown(Fault::new(doubt, true)),
-        (None, Verdict::NotSent) => Error::Unreachable(Fault::unreachable(address, status, false)),
-        (None, Verdict::Lost) if kind == Kind::Read => Error::Unreachable(Fault::unreachable(address, status, true)),
-        (None, Verdict::Lost) if !is_undone(status) => Error::OutcomeUnknown(Fault::new(status, true)),
+        (Some(doubt), _) => Error::OutcomeUnknown(Fault::at(address, doubt, true)),
+        (None, Verdict::NotSent) => Error::Unreachable(Fault::at(address, status, false)),
+        (None, Verdict::Lost) if kind == Kind::Read => Error::Unreachable(Fault::at(address, status, true)),
+        (None, Verdict::Lost) if !is_undone(status) => Error::OutcomeUnknown(Fault::at(address, status, true)),
         (None, Verdict::Lost | Verdict::Busy | Verdict::Refused) => Error::Refused(Fault::new(status, true)),
     }
 }
@@ -263,6 +233,9 @@ mod tests {
         for (status, wanted) in [
             (refused, "a:1,[::1]:1 cannot be reached: Connection refused"),
             (late, "a:1,[::1]:1 cannot be reached: no server answered in time"),
+            (Status::unavailable("later").with_reach(Reach::Answered), "a:1,[::1]:1 answered UNAVAILABLE: later"),
+            (Status::unavailable("").with_reach(Reach::Answered), "a:1,[::1]:1 answered UNAVAILABLE"),
+            (Status::deadline_exceeded("late"), "a:1,[::1]:1 did not answer: time is up"),
             (Status::unavailable("a reset"), "a:1,[::1]:1 did not answer: a reset"),
             (Status::unavailable(""), "a:1,[::1]:1 did not answer: UNAVAILABLE"),
         ] {

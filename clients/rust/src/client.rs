@@ -5,14 +5,15 @@ use std::{
     time::Duration,
 };
 
+use quire_rpc::{Response, Status};
 use tokio::time::Instant;
 
 use crate::{
-    attempts::{READ, Terms, ask, once, within},
-    error::Error,
+    attempts::{PURCHASE, Plan, READ, Terms, ask_noting, within},
+    error::{Error, Fault},
     items::Items,
     key::Key,
-    lanes::Lanes,
+    lanes::{Lane, Lanes},
     purchase::{Order, Purchase, Receipt},
     store::{Book, check_id},
     wire::bookstore::{
@@ -77,8 +78,7 @@ impl Client {
     /// The server's greeting: a cheap check that it answers.
     pub async fn ping(&self) -> Result<String, Error> {
         let request = HelloRequest { name: NAME.to_owned() };
-        let reply =
-            ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.hello(within(request.clone(), by))).await?;
+        let reply = self.ask(READ, |lane, by| lane.store.hello(within(request.clone(), by))).await?;
         Ok(reply.hello_message)
     }
 
@@ -97,7 +97,7 @@ impl Client {
     pub(crate) async fn search_page(&self, topic: &str, page_token: String) -> Result<BookListReply, Error> {
         let page_size = Some(self.page_size()?).filter(|size| *size > 0).unwrap_or(SEARCH_PAGE_SIZE);
         let request = BookTopicRequest { topic: topic.to_owned(), page_size, page_token };
-        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.search(within(request.clone(), by))).await
+        self.ask(READ, |lane, by| lane.store.search(within(request.clone(), by))).await
     }
 
     /// Topics in byte order.
@@ -122,7 +122,7 @@ impl Client {
     }
 
     pub(crate) async fn topics_page(&self, request: ListTopicsRequest) -> Result<ListTopicsReply, Error> {
-        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.list_topics(within(request.clone(), by))).await
+        self.ask(READ, |lane, by| lane.store.list_topics(within(request.clone(), by))).await
     }
 
     /// The book with this id, if there is one.
@@ -133,7 +133,7 @@ impl Client {
     pub(crate) async fn lookup_reply(&self, id: i32) -> Result<BookInfoReply, Error> {
         check_id(id)?;
         let request = || ItemNumberRequest { id, ..ItemNumberRequest::default() };
-        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.lookup(within(request(), by))).await
+        self.ask(READ, |lane, by| lane.store.lookup(within(request(), by))).await
     }
 
     /// Buys copies of a book, once: an unanswered purchase is repeated with its key until the deadline.
@@ -152,7 +152,7 @@ impl Client {
             quantity: Some(order.quantity),
             idempotency_key: key.as_str().to_owned().into(),
         };
-        let answer = once(&self.lanes, &self.terms, in_doubt, |lane, by| lane.store.buy(within(request(), by))).await?;
+        let answer = self.once(in_doubt, |lane, by| lane.store.buy(within(request(), by))).await?;
         Ok(Purchase::new(key, answer))
     }
 
@@ -166,7 +166,7 @@ impl Client {
             return Err(Error::Argument(format!("number is {number}; it must be a whole number from 1")));
         }
         let request = || ReceiptRequest { number, idempotency_key: key.as_str().to_owned().into() };
-        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.receipt(within(request(), by))).await
+        self.ask(READ, |lane, by| lane.store.receipt(within(request(), by))).await
     }
 
     /// The page size in the form of requests.
@@ -179,4 +179,35 @@ impl Client {
 /// The token of the next page, if there is one.
 pub(crate) fn next(token: String) -> Option<String> {
     Some(token).filter(|token| !token.is_empty())
+}
+
+impl Client {
+    /// Repeats a call until the store answers, as `plan` and the client's terms allow.
+    pub(crate) async fn ask<'a, A, F>(
+        &'a self,
+        plan: Plan,
+        call: impl Fn(&'a Lane, Option<Instant>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        ask_noting(&self.lanes, &self.terms, plan, &AtomicBool::new(false), call).await
+    }
+
+    /// Like [`Client::ask`], for a call that its key makes happen once. The inner fault is why its outcome is unknown;
+    /// `in_doubt` is true while the server may have executed it.
+    pub(crate) async fn once<'a, A, F>(
+        &'a self,
+        in_doubt: &AtomicBool,
+        call: impl Fn(&'a Lane, Option<Instant>) -> F,
+    ) -> Result<Result<A, Fault>, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        match ask_noting(&self.lanes, &self.terms, PURCHASE, in_doubt, call).await {
+            Ok(reply) => Ok(Ok(reply)),
+            Err(Error::OutcomeUnknown(fault)) => Ok(Err(fault)),
+            Err(error) => Err(error),
+        }
+    }
 }

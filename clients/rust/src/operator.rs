@@ -8,7 +8,7 @@ use futures_util::stream;
 use quire_rpc::Streaming;
 
 use crate::{
-    attempts::{READ, WATCH, WRITE, ask, within},
+    attempts::{READ, WATCH, WRITE, within},
     client::{Client, next},
     error::Error,
     items::Items,
@@ -21,7 +21,7 @@ use crate::{
         },
         quire::{
             BackupChunk, BackupRequest, CutConnectionReply, CutConnectionRequest, ListConnectionsReply,
-            ListConnectionsRequest,
+            ListConnectionsRequest, ReloadReply, ReloadRequest,
         },
     },
 };
@@ -33,7 +33,8 @@ pub struct Operator {
 }
 
 impl Client {
-    /// Interface for operators, over the same connections; `None` for a client that sends a token already, or needs none.
+    /// Interface for operators, over the same connections; `None` for a client that sends a token already, or needs
+    /// none.
     pub fn operator<'a>(&self, token: impl Into<Option<&'a str>>) -> Result<Operator, Error> {
         let lanes = match token.into() {
             Some(token) => Arc::new(self.lanes.with_token(token)?),
@@ -72,9 +73,7 @@ impl Operator {
             let client = client.clone();
             async move {
                 let request = ListRequest { page_size: client.page_size()?, page_token };
-                let page =
-                    ask(&client.lanes, &client.terms, READ, |lane, by| lane.admin.list(within(request.clone(), by)))
-                        .await?;
+                let page = client.ask(READ, |lane, by| lane.admin.list(within(request.clone(), by))).await?;
                 Ok((page.books.into_iter().map(Book::from).collect(), next(page.next_page_token)))
             }
         })
@@ -83,51 +82,44 @@ impl Operator {
     /// Restocks every book with fewer copies to `amount`, 20 by default. Returns the number of restocked books.
     pub async fn restock(&self, amount: impl Into<Option<i32>>) -> Result<i64, Error> {
         let request = RestockRequest { amount: amount.into(), id: None };
-        let Client { lanes, terms, .. } = &self.client;
-        Ok(ask(lanes, terms, WRITE, |lane, by| lane.admin.restock(within(request, by))).await?.books_raised)
+        Ok(self.client.ask(WRITE, |lane, by| lane.admin.restock(within(request, by))).await?.books_raised)
     }
 
     /// Restocks one book with fewer copies to `amount`, 20 by default.
     pub async fn restock_book(&self, id: i32, amount: impl Into<Option<i32>>) -> Result<RestockReply, Error> {
         check_id(id)?;
         let request = RestockRequest { amount: amount.into(), id: Some(id) };
-        let Client { lanes, terms, .. } = &self.client;
-        ask(lanes, terms, WRITE, |lane, by| lane.admin.restock(within(request, by))).await
+        self.client.ask(WRITE, |lane, by| lane.admin.restock(within(request, by))).await
     }
 
     /// Adds a book.
     pub async fn add_book(&self, book: AddBookRequest) -> Result<AddBookReply, Error> {
-        let Client { lanes, terms, .. } = &self.client;
-        ask(lanes, terms, WRITE, |lane, by| lane.admin.add_book(within(book.clone(), by))).await
+        self.client.ask(WRITE, |lane, by| lane.admin.add_book(within(book.clone(), by))).await
     }
 
     /// Changes a book; what is absent stays as it is.
     pub async fn edit_book(&self, edit: EditBookRequest) -> Result<EditBookReply, Error> {
         check_id(edit.id)?;
-        let Client { lanes, terms, .. } = &self.client;
-        ask(lanes, terms, WRITE, |lane, by| lane.admin.edit_book(within(edit.clone(), by))).await
+        self.client.ask(WRITE, |lane, by| lane.admin.edit_book(within(edit.clone(), by))).await
     }
 
     /// Compares a CSV file with the catalogue; with `apply` adds and changes books accordingly.
     pub async fn import(&self, csv: Bytes, apply: bool) -> Result<ImportReply, Error> {
-        let Client { lanes, terms, .. } = &self.client;
         let plan = if apply { WRITE } else { READ };
-        ask(lanes, terms, plan, |lane, by| lane.admin.import(within(pieces(csv.clone(), apply), by))).await
+        self.client.ask(plan, |lane, by| lane.admin.import(within(pieces(csv.clone(), apply), by))).await
     }
 
     /// Sales as chosen, and their sum.
     pub async fn sales(&self, request: SalesRequest) -> Result<Items<SalesReply>, Error> {
-        let Client { lanes, terms, .. } = &self.client;
-        let rows: Streaming<_> = ask(lanes, terms, READ, |lane, by| lane.admin.sales(within(request, by))).await?;
-        Ok(Items::of_stream(lanes.address(), rows, |reply| reply))
+        let rows: Streaming<_> = self.client.ask(READ, |lane, by| lane.admin.sales(within(request, by))).await?;
+        Ok(Items::of_stream(self.client.lanes.address(), rows, |reply| reply))
     }
 
     /// Changes a book's price; none if there is no such book.
     pub async fn update_price(&self, id: i32, price: Cents) -> Result<Option<PriceChange>, Error> {
         check_id(id)?;
         let request = UpdatePriceRequest { id, price_cents: Some(price.0) };
-        let Client { lanes, terms, .. } = &self.client;
-        let reply = ask(lanes, terms, WRITE, |lane, by| lane.admin.update_price(within(request, by))).await?;
+        let reply = self.client.ask(WRITE, |lane, by| lane.admin.update_price(within(request, by))).await?;
         Ok(reply.success.then_some(PriceChange {
             before: Cents(reply.price_cents_before),
             after: Cents(reply.price_cents_after),
@@ -147,9 +139,7 @@ impl Operator {
             let (client, filter) = (client.clone(), filter.clone());
             async move {
                 let request = LogRequest { page_size: client.page_size()?, page_token, ..filter };
-                let page =
-                    ask(&client.lanes, &client.terms, READ, |lane, by| lane.admin.log(within(request.clone(), by)))
-                        .await?;
+                let page = client.ask(READ, |lane, by| lane.admin.log(within(request.clone(), by))).await?;
                 Ok((page.entries, next(page.next_page_token)))
             }
         })
@@ -158,32 +148,32 @@ impl Operator {
     /// The growing transaction log, oldest first: entries after `after`, or from now on.
     pub async fn tail_log(&self, after: impl Into<Option<i64>>) -> Result<Items<LogEntry>, Error> {
         let request = TailLogRequest { after_number: after.into() };
-        let Client { lanes, terms, .. } = &self.client;
-        let entries: Streaming<_> =
-            ask(lanes, terms, WATCH, |lane, by| lane.admin.tail_log(within(request, by))).await?;
-        Ok(Items::of_stream(lanes.address(), entries, |entry| entry))
+        let entries: Streaming<_> = self.client.ask(WATCH, |lane, by| lane.admin.tail_log(within(request, by))).await?;
+        Ok(Items::of_stream(self.client.lanes.address(), entries, |entry| entry))
     }
 
     /// The open connections, at most `most` of them, those that moved most bytes first.
     pub async fn connections(&self, most: u32) -> Result<ListConnectionsReply, Error> {
         let request = ListConnectionsRequest { page_size: most };
-        let Client { lanes, terms, .. } = &self.client;
-        ask(lanes, terms, READ, |lane, by| lane.operator.list_connections(within(request, by))).await
+        self.client.ask(READ, |lane, by| lane.operator.list_connections(within(request, by))).await
     }
 
     /// Ends a connection with its calls.
     pub async fn cut_connection(&self, id: u64) -> Result<CutConnectionReply, Error> {
-        let Client { lanes, terms, .. } = &self.client;
         let request = CutConnectionRequest { id };
-        ask(lanes, terms, WRITE, |lane, by| lane.operator.cut_connection(within(request, by))).await
+        self.client.ask(WRITE, |lane, by| lane.operator.cut_connection(within(request, by))).await
+    }
+
+    /// Has the server read its settings and files again.
+    pub async fn reload(&self) -> Result<ReloadReply, Error> {
+        self.client.ask(WRITE, |lane, by| lane.operator.reload(within(ReloadRequest {}, by))).await
     }
 
     /// A backup of the server's data folder, made now; complete only if its last piece is marked as the last.
     pub async fn backup(&self) -> Result<Items<BackupChunk>, Error> {
-        let Client { lanes, terms, .. } = &self.client;
         let pieces: Streaming<_> =
-            ask(lanes, terms, WATCH, |lane, by| lane.operator.backup(within(BackupRequest {}, by))).await?;
-        Ok(Items::of_stream(lanes.address(), pieces, |piece| piece))
+            self.client.ask(WATCH, |lane, by| lane.operator.backup(within(BackupRequest {}, by))).await?;
+        Ok(Items::of_stream(self.client.lanes.address(), pieces, |piece| piece))
     }
 }
 

@@ -59,15 +59,11 @@ pub struct Purchase {
     /// The key of the purchase.
     pub key: Key,
     /// True if this is the answer to an earlier order with the same key.
-    pub is_replay: bool,
+    pub replayed: bool,
     /// Copies left after the purchase, if the store reports it.
     pub stock_left: Option<i32>,
     /// Message of the store.
     pub message: String,
-    /// Entry number in the transaction log, which also has refusals with a key; 0 if there is none.
-    pub(crate) entry_number: i64,
-    /// Outcome as named by the store.
-    pub(crate) named: BuyOutcome,
 }
 
 /// Outcome of an order.
@@ -76,7 +72,7 @@ pub struct Purchase {
 pub enum Outcome {
     /// Bought; the sale is on disk.
     Bought {
-        /// The purchase's number in the transaction log.
+        /// The purchase's number in the transaction log; 0 if the server does not report it.
         number: i64,
     },
     /// No copy is left.
@@ -85,7 +81,7 @@ pub enum Outcome {
     TooFew,
     /// The store has no book with this id.
     NoSuchBook,
-    /// Not bought, for a reason unknown to this library; see the message.
+    /// Not bought, for no known reason; the message may have one.
     NotBought,
     /// It may have been bought; the fault is why there was no answer. To find out, send the order again with its key.
     Unknown(Fault),
@@ -114,6 +110,7 @@ impl Purchase {
             Ok(reply) => reply,
             Err(fault) => return Self::unknown(key, fault),
         };
+        // Every server reports whether it was bought; later ones also report why not.
         let outcome = match reply.outcome() {
             _ if reply.success => Outcome::Bought { number: reply.purchase_number },
             BuyOutcome::SoldOut => Outcome::SoldOut,
@@ -121,27 +118,11 @@ impl Purchase {
             BuyOutcome::NoSuchBook => Outcome::NoSuchBook,
             BuyOutcome::Bought | BuyOutcome::Unspecified => Outcome::NotBought,
         };
-        Self {
-            outcome,
-            key,
-            is_replay: reply.replayed,
-            stock_left: reply.stock_left,
-            entry_number: reply.purchase_number,
-            named: reply.outcome(),
-            message: reply.message,
-        }
+        Self { outcome, key, replayed: reply.replayed, stock_left: reply.stock_left, message: reply.message }
     }
 
     fn unknown(key: Key, fault: Fault) -> Self {
         let message = fault.to_string();
-        Self {
-            outcome: Outcome::Unknown(fault),
-            key,
-            is_replay: false,
-            stock_left: None,
-            message,
-            entry_number: 0,
-            named: BuyOutcome::Unspecified,
-        }
+        Self { outcome: Outcome::Unknown(fault), key, replayed: false, stock_left: None, message }
     }
 }

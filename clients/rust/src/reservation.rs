@@ -3,7 +3,7 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use crate::{
-    attempts::{once, within},
+    attempts::within,
     client::Client,
     error::{Error, Fault},
     key::Key,
@@ -35,7 +35,7 @@ pub struct Reservation {
     /// there is no reservation.
     pub until_ms: i64,
     /// True if an earlier call with the same key led to this state, or the end of the time.
-    pub is_replay: bool,
+    pub replayed: bool,
     /// Message of the store.
     pub message: String,
     /// Outcome as named by the store.
@@ -102,8 +102,7 @@ impl Client {
             idempotency_key: key.as_str().to_owned().into(),
             seconds,
         };
-        let answer =
-            once(&self.lanes, &self.terms, in_doubt, |lane, by| lane.store.reserve(within(request(), by))).await?;
+        let answer = self.once(in_doubt, |lane, by| lane.store.reserve(within(request(), by))).await?;
         Ok(Reservation::new(key, answer))
     }
 
@@ -115,7 +114,7 @@ impl Client {
         in_doubt: &AtomicBool,
     ) -> Result<Reservation, Error> {
         let request = || ReservationRequest { idempotency_key: key.as_str().to_owned().into() };
-        let answer = once(&self.lanes, &self.terms, in_doubt, |lane, by| {
+        let answer = self.once(in_doubt, |lane, by| {
             let request = within(request(), by);
             async move { if is_bought { lane.store.confirm(request).await } else { lane.store.release(request).await } }
         });
@@ -148,7 +147,7 @@ impl Reservation {
             number: reply.number,
             stock_left: reply.stock_left,
             until_ms: reply.until_ms,
-            is_replay: reply.replayed,
+            replayed: reply.replayed,
             message,
             named,
         }

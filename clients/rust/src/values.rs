@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quire_rpc::{Code, Streaming};
 
 use crate::{
-    attempts::{READ, WATCH, WRITE, ask, within},
+    attempts::{READ, WATCH, WRITE, within},
     client::Client,
     error::Error,
     items::Items,
@@ -120,7 +120,7 @@ impl Client {
     ) -> Result<Created, Error> {
         let (key, value, time_to_live_ms) = (bytes(key), value.into(), milliseconds(time_to_live)?);
         let request = || CreateRequest { key: key.clone(), value: value.clone(), time_to_live_ms, want_details: true };
-        match ask(&self.lanes, &self.terms, WRITE, |lane, by| lane.values.create(within(request(), by))).await {
+        match self.ask(WRITE, |lane, by| lane.values.create(within(request(), by))).await {
             Ok(reply) => Ok(Created::Version(reply.version)),
             Err(Error::Refused(fault)) if fault.code == Code::AlreadyExists => Ok(Created::Exists),
             Err(error) => Err(error),
@@ -136,14 +136,14 @@ impl Client {
     ) -> Result<u64, Error> {
         let (key, value, time_to_live_ms) = (bytes(key), value.into(), milliseconds(time_to_live)?);
         let request = || PutRequest { key: key.clone(), value: value.clone(), time_to_live_ms };
-        Ok(ask(&self.lanes, &self.terms, WRITE, |lane, by| lane.range.put(within(request(), by))).await?.version)
+        Ok(self.ask(WRITE, |lane, by| lane.range.put(within(request(), by))).await?.version)
     }
 
     /// The value of a key, if it has an entry.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = bytes(key);
         let request = || RetrieveRequest { key: key.clone(), want_details: true };
-        match ask(&self.lanes, &self.terms, READ, |lane, by| lane.values.retrieve(within(request(), by))).await {
+        match self.ask(READ, |lane, by| lane.values.retrieve(within(request(), by))).await {
             Ok(RetrieveResponse { value, version, time_to_live_ms }) => {
                 Ok(Some(Value { value, version, time_left: time_to_live_ms.map(Duration::from_millis) }))
             }
@@ -173,7 +173,7 @@ impl Client {
             time_to_live_ms,
             want_details: true,
         };
-        match ask(&self.lanes, &self.terms, WRITE, |lane, by| lane.values.update(within(request(), by))).await {
+        match self.ask(WRITE, |lane, by| lane.values.update(within(request(), by))).await {
             Ok(reply) => Ok(Updated::Version(reply.version)),
             Err(Error::Refused(fault)) if fault.code == Code::NotFound => Ok(Updated::NoSuchKey),
             Err(Error::Refused(fault)) if fault.code == Code::Aborted => Ok(Updated::AnotherVersion(fault.message)),
@@ -185,7 +185,7 @@ impl Client {
     pub async fn delete(&self, key: impl AsRef<[u8]>, expected_version: Option<u64>) -> Result<Deleted, Error> {
         let key = bytes(key);
         let request = || DeleteRequest { key: key.clone(), expected_version, want_details: true };
-        match ask(&self.lanes, &self.terms, WRITE, |lane, by| lane.values.delete(within(request(), by))).await {
+        match self.ask(WRITE, |lane, by| lane.values.delete(within(request(), by))).await {
             Ok(reply) if reply.deleted => Ok(Deleted::Done),
             Ok(_) => Ok(Deleted::NoSuchKey),
             Err(Error::Refused(fault)) if fault.code == Code::Aborted => Ok(Deleted::AnotherVersion(fault.message)),
@@ -210,9 +210,7 @@ impl Client {
             async move {
                 let page_size = client.page_size()?.unsigned_abs();
                 let request = ScanRequest { prefix, start_after, page_size, keys_only };
-                let page =
-                    ask(&client.lanes, &client.terms, READ, |lane, by| lane.range.scan(within(request.clone(), by)))
-                        .await?;
+                let page = client.ask(READ, |lane, by| lane.range.scan(within(request.clone(), by))).await?;
                 let mut entries = Vec::with_capacity(page.entries.len());
                 for entry in page.entries {
                     entries.extend(client.whole(entry).await?);
@@ -237,8 +235,7 @@ impl Client {
     pub async fn watch(&self, prefix: impl AsRef<[u8]>) -> Result<Items<Event>, Error> {
         let prefix = bytes(prefix);
         let request = || WatchRequest { prefix: prefix.clone() };
-        let events: Streaming<_> =
-            ask(&self.lanes, &self.terms, WATCH, |lane, by| lane.range.watch(within(request(), by))).await?;
+        let events: Streaming<_> = self.ask(WATCH, |lane, by| lane.range.watch(within(request(), by))).await?;
         Ok(Items::of_stream(self.lanes.address(), events, Event::from))
     }
 }

@@ -32,6 +32,7 @@ interface Request {
   after?: number;
   timeout_ms?: number;
   traceparent?: string;
+  cause?: boolean;
 }
 
 type Fields = Record<string, unknown>;
@@ -49,7 +50,7 @@ class Driver {
     try {
       this.write(request, await this.#call(request));
     } catch (error) {
-      this.write(request, faultOf(error));
+      this.write(request, { ...faultOf(error), ...(request.cause && { cause: root(error) }) });
     }
   }
 
@@ -178,9 +179,9 @@ class Driver {
 function reserved(done: Reservation): Fields {
   const { outcome, key, replayed } = done;
   if (done.outcome === "unknown") return { outcome, key, replayed };
-  const { id, quantity, number, stockLeft, until } = done;
+  const { id, quantity, number, stockLeft, untilMs } = done;
   const state = { id: id || undefined, quantity: quantity || undefined, number: number || undefined };
-  return { outcome, key, replayed, ...state, stock_left: stockLeft, until_ms: until?.getTime() };
+  return { outcome, key, replayed, ...state, stock_left: stockLeft, until_ms: untilMs };
 }
 
 function faultOf(error: unknown): Fields {
@@ -188,6 +189,11 @@ function faultOf(error: unknown): Fields {
   const name =
     error instanceof Refused ? "refused" : error instanceof OutcomeUnknown ? "outcome_unknown" : "unreachable";
   return { error: name, code: error.code, message: error.message };
+}
+
+/** The first cause. */
+function root(error: unknown): string {
+  return error instanceof Error && error.cause !== undefined ? root(error.cause) : String(error);
 }
 
 /** All items, or the first ones. */

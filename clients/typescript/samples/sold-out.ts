@@ -11,6 +11,8 @@ function told(purchase: Purchase): string {
       return `too few: ${purchase.stockLeft} left`;
     case "no_such_book":
       return "no such book";
+    case "not_bought":
+      return `not bought: ${purchase.message}`;
     case "unknown":
       return `unknown: buy again with the key ${purchase.key}`;
   }

@@ -7,7 +7,7 @@ import {
   create,
 } from "@bufbuild/protobuf";
 
-import { type Fault, OutcomeUnknown, Refused, Unreachable, reason } from "./faults.js";
+import { type Fault, OutcomeUnknown, Refused, Unreachable } from "./faults.js";
 import { Failure, type Link } from "./link.js";
 
 /** Effect of sending a call twice: none; none, because it has a key; or the same change again. */
@@ -62,14 +62,14 @@ export class Caller {
     { timeoutMs, signal, traceparent }: CallOptions = {},
   ): Promise<MessageShape<O>> {
     const message = create(method.input, init);
-    const retryState = new RetryState(kind, this.#retries, this.timeoutMs(kind, timeoutMs), signal, this.link.address);
+    const attempts = new Attempts(kind, this.#retries, this.timeoutMs(kind, timeoutMs), signal, this.link.address);
     signal?.throwIfAborted();
     for (;;) {
       try {
-        const attempt = { limitMs: retryState.limitMs(), token: this.#token, signal, traceparent };
+        const attempt = { limitMs: attempts.limitMs(), token: this.#token, signal, traceparent };
         return await this.link.unary(method, message, attempt);
       } catch (failure) {
-        await retryState.again(failure);
+        await attempts.again(failure);
       }
     }
   }
@@ -115,20 +115,19 @@ export class Caller {
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
     const message = create(method.input, init);
     const limitMs = timeoutMs === undefined ? undefined : checkedTimeout(timeoutMs);
-    const retryState = new RetryState("read", this.#retries, limitMs, signal, this.link.address);
-    let begun = false;
+    const attempts = new Attempts("read", this.#retries, limitMs, signal, this.link.address);
     signal?.throwIfAborted();
     for (;;) {
       try {
-        const attempt = { limitMs: limitMs && retryState.limitMs(), token: this.#token, signal, traceparent };
+        const attempt = { limitMs: limitMs && attempts.limitMs(), token: this.#token, signal, traceparent };
         for await (const part of this.link.stream(method, message, attempt)) {
-          begun = true;
+          attempts.begun = true;
           yield part;
         }
         return;
       } catch (failure) {
-        if (begun) throw retryState.fault(failure);
-        await retryState.again(failure);
+        if (attempts.begun) throw attempts.fault(failure);
+        await attempts.again(failure);
       }
     }
   }
@@ -139,11 +138,13 @@ export class Caller {
 }
 
 /** Retry state of a call. */
-class RetryState {
+class Attempts {
   readonly #deadline: number;
   readonly #shareMs: number;
   #made = 0;
   #pauseMs = PAUSE_FIRST_MS;
+  /** True once a stream has begun. */
+  begun = false;
   /** An attempt that was sent and may have been done. */
   #doubt: Failure | undefined;
 
@@ -189,17 +190,25 @@ class RetryState {
   /** The error for the caller. */
   fault(failure: unknown): unknown {
     if (!(failure instanceof Failure)) return failure;
-    if (this.#doubt) return new OutcomeUnknown(this.#doubt.code, { cause: this.#doubt });
+    if (this.#doubt) return new OutcomeUnknown(this.#doubt.code, this.#did(this.#doubt), { cause: this.#doubt });
     if (this.signal?.aborted) return this.signal.reason;
     return this.#plain(failure);
   }
 
   #plain(failure: Failure): Fault {
+    const { code, message, reach } = failure;
     const cause = { cause: failure };
-    const why = root(failure);
-    if (failure.reach === "unsent") return new Unreachable(this.address, "UNAVAILABLE", false, why, cause);
-    if (mayBeDone(failure)) return new Unreachable(this.address, failure.code, true, reason(failure.code), cause);
-    return new Refused(failure.code, failure.message || failure.code, cause);
+    if (reach !== "unsent" && !mayBeDone(failure)) return new Refused(code, message || code, cause);
+    return new Unreachable(reach === "unsent" ? "UNAVAILABLE" : code, this.#did(failure), reach !== "unsent", cause);
+  }
+
+  /** What the server did instead of the call. */
+  #did(failure: Failure): string {
+    const { code, message, reach } = failure;
+    if (reach === "unsent") return `${this.address} cannot be reached: ${root(failure)}`;
+    if (this.begun) return `${this.address} ended the stream: ${message || code}`;
+    if (reach === "sent") return `${this.address} did not answer: ${message}`;
+    return message === "" ? `${this.address} answered: ${code}` : `${this.address} answered ${code}: ${message}`;
   }
 }
 
@@ -212,9 +221,10 @@ function root(failure: Error): string {
     at = next;
   }
   const { code } = at as { code?: unknown };
-  const untrusted = typeof code === "string" && /CERT|LEAF_SIGNATURE/.test(code);
-  const words = at.message || (typeof code === "string" ? code : "no connection");
-  return untrusted ? `the server's certificate is not trusted: ${words}` : words;
+  const name = typeof code === "string" ? code : "";
+  if (name === "ERR_SSL_WRONG_VERSION_NUMBER") return "the server does not speak TLS: write http://";
+  const words = at.message || name;
+  return /CERT|LEAF_SIGNATURE/.test(name) ? `the server's certificate is not trusted: ${words}` : words;
 }
 
 /** True if the server may have acted on the request. A proxy on the way may answer with these codes as well. */

@@ -1,4 +1,4 @@
-import type { MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 
 import {
   Admin,
@@ -7,7 +7,7 @@ import {
   BuyOutcome,
   type LogEntry as WireLogEntry,
   LogEntryKind,
-  type ReservationReply,
+  type ReservationReplySchema,
   ReservationOutcome as WireOutcome,
 } from "#proto/bookstore_pb.js";
 import { KeyRangeService, KeyValueService, WatchEventKind } from "#proto/kv_pb.js";
@@ -41,6 +41,12 @@ export const ID_MAX = 2_147_483_647;
 const KEY_BYTES_MAX = 64;
 const PAGE_SIZE = 500;
 
+const NOT_BOUGHT: Partial<Record<BuyOutcome, "sold_out" | "too_few" | "no_such_book">> = {
+  [BuyOutcome.SOLD_OUT]: "sold_out",
+  [BuyOutcome.TOO_FEW]: "too_few",
+  [BuyOutcome.NO_SUCH_BOOK]: "no_such_book",
+};
+
 /** The calls of shoppers and the key-value store. Faults are thrown: see {@link Fault}. */
 export class Client {
   readonly #caller: Caller;
@@ -62,13 +68,15 @@ export class Client {
   }
 
   /** The books of a topic, matched exactly, in the order of their ids. */
-  async *search(topic: string, options: PageOptions = {}): AsyncGenerator<Book, void, undefined> {
-    for await (const page of searchPages(this.#caller, topic, options)) yield* page.books.map(bookOf);
+  async *search(topic: string, { pageSize, ...options }: PageOptions = {}): AsyncGenerator<Book, void, undefined> {
+    const request = { topic, pageSize: sizeOfPage(pageSize, PAGE_SIZE) };
+    const pages = this.#caller.list(BookStore.method.search, request, options);
+    for await (const page of pages) yield* page.books.map(bookOf);
   }
 
   /** All topics in the order of their bytes, or those nearest to a text, best first. */
   async *topics({ near, ...options }: CallOptions & { near?: string } = {}): AsyncGenerator<Topic, void, undefined> {
-    for await (const page of topicPages(this.#caller, near ?? "", options)) {
+    for await (const page of this.#caller.list(BookStore.method.listTopics, { near: near ?? "" }, options)) {
       yield* page.topics.map(({ name, books }) => ({ name, books }));
     }
   }
@@ -79,24 +87,15 @@ export class Client {
   }
 
   /** Buys copies of a book, once however often the request is sent. */
-  async buy(id: number, { quantity, key = randomKey(), ...options }: BuyOptions = {}): Promise<Purchase> {
+  async buy(id: number, { quantity = 1, key = randomKey(), ...options }: BuyOptions = {}): Promise<Purchase> {
+    const request = this.#order(id, quantity, key);
     return this.#once<Purchase>(key, async () => {
-      const reply = await buyReply(this.#caller, id, quantity, key, options);
-      const { message, replayed, stockLeft } = reply;
-      switch (reply.outcome) {
-        case BuyOutcome.BOUGHT:
-          return { outcome: "bought", message, key, replayed, number: reply.purchaseNumber, stockLeft };
-        case BuyOutcome.SOLD_OUT:
-          return { outcome: "sold_out", message, key, replayed, stockLeft };
-        case BuyOutcome.TOO_FEW:
-          return { outcome: "too_few", message, key, replayed, stockLeft };
-        case BuyOutcome.NO_SUCH_BOOK:
-          return { outcome: "no_such_book", message, key, replayed };
-        default:
-          // A server older than the outcomes.
-          if (!reply.success) throw new Refused("FAILED_PRECONDITION", reply.message);
-          return { outcome: "bought", message, key, replayed, number: reply.purchaseNumber, stockLeft };
-      }
+      const reply = await this.#caller.unary("keyed", BookStore.method.buy, request, options);
+      const { message, replayed, stockLeft, purchaseNumber: number } = reply;
+      // Every server says if it was bought; later ones also say why not.
+      if (reply.success) return { outcome: "bought", message, key, replayed, number, stockLeft };
+      const outcome = NOT_BOUGHT[reply.outcome] ?? "not_bought";
+      return { outcome, message, key, replayed, stockLeft };
     });
   }
 
@@ -113,28 +112,19 @@ export class Client {
     id: number,
     { quantity = 1, seconds, key = randomKey(), ...options }: ReserveOptions = {},
   ): Promise<Reservation> {
-    const idempotencyKey = checkedKey(key);
-    const copies = { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey };
-    const request = seconds === undefined ? copies : { ...copies, seconds: checked("seconds", seconds, 1, ID_MAX) };
-    const reply = (): Promise<ReservationReply> =>
-      this.#caller.unary("keyed", BookStore.method.reserve, request, options);
-    return this.#once(key, async () => reservationOf(key, await reply()));
+    const time = seconds === undefined ? {} : { seconds: checked("seconds", seconds, 1, ID_MAX) };
+    const request = { ...this.#order(id, quantity, key), ...time };
+    return this.#reservation(key, BookStore.method.reserve, request, options);
   }
 
   /** Buys what a reservation holds, at the price of now. */
   async confirm(key: string, options?: CallOptions): Promise<Reservation> {
-    const request = { idempotencyKey: checkedKey(key) };
-    const reply = (): Promise<ReservationReply> =>
-      this.#caller.unary("keyed", BookStore.method.confirm, request, options);
-    return this.#once(key, async () => reservationOf(key, await reply()));
+    return this.#reservation(key, BookStore.method.confirm, { idempotencyKey: checkedKey(key) }, options);
   }
 
   /** Gives back what a reservation holds. */
   async release(key: string, options?: CallOptions): Promise<Reservation> {
-    const request = { idempotencyKey: checkedKey(key) };
-    const reply = (): Promise<ReservationReply> =>
-      this.#caller.unary("keyed", BookStore.method.release, request, options);
-    return this.#once(key, async () => reservationOf(key, await reply()));
+    return this.#reservation(key, BookStore.method.release, { idempotencyKey: checkedKey(key) }, options);
   }
 
   /** Creates an entry, if the key has none. */
@@ -242,6 +232,26 @@ export class Client {
     this.close();
   }
 
+  #order(id: number, quantity: number, key: string): { id: number; quantity: number; idempotencyKey: Uint8Array } {
+    return { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey: checkedKey(key) };
+  }
+
+  async #reservation<I extends DescMessage>(
+    key: string,
+    method: DescMethodUnary<I, typeof ReservationReplySchema>,
+    request: MessageInitShape<I>,
+    options: CallOptions | undefined,
+  ): Promise<Reservation> {
+    return this.#once<Reservation>(key, async () => {
+      const reply = await this.#caller.unary("keyed", method, request, options);
+      const { success, message, replayed, id, quantity, number, stockLeft, untilMs } = reply;
+      const name = (WireOutcome[reply.outcome] as string | undefined) ?? "UNSPECIFIED";
+      const outcome = name.toLowerCase() as ReservationOutcome;
+      const until = untilMs === 0n ? undefined : untilMs;
+      return { outcome, success, message, key, replayed, id, quantity, number, stockLeft, untilMs: until };
+    });
+  }
+
   /** A call that has a key. */
   async #once<T>(
     key: string,
@@ -313,32 +323,7 @@ export function randomKey(): string {
   return key;
 }
 
-/** The pages of a search, as the server sends them. */
-export function searchPages(caller: Caller, topic: string, { pageSize, ...options }: PageOptions) {
-  return caller.list(BookStore.method.search, { topic, pageSize: sizeOfPage(pageSize, PAGE_SIZE) }, options);
-}
-
-/** The pages of topics, as the server sends them. */
-export function topicPages(caller: Caller, near: string, options: CallOptions) {
-  return caller.list(BookStore.method.listTopics, { near }, options);
-}
-
-/** The store's answer to a purchase. */
-export function buyReply(caller: Caller, id: number, quantity = 1, key: string, options: CallOptions) {
-  const idempotencyKey = checkedKey(key);
-  const request = { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey };
-  return caller.unary("keyed", BookStore.method.buy, request, options);
-}
-
-function reservationOf(key: string, reply: ReservationReply): Reservation {
-  const { success, message, outcome, replayed, id, quantity, number, stockLeft, untilMs } = reply;
-  const until = untilMs === 0n ? undefined : new Date(Number(untilMs));
-  const name = (WireOutcome[outcome] as string | undefined) ?? "UNSPECIFIED";
-  const state = name.toLowerCase() as ReservationOutcome;
-  return { outcome: state, success, message, key, replayed, id, quantity, number, stockLeft, until };
-}
-
-export function bookOf({ id, title, topic, stock, held, price, priceCents }: WireBook): Book {
+function bookOf({ id, title, topic, stock, held, price, priceCents }: WireBook): Book {
   // A server that knows no cents sends the fraction alone.
   const cents = priceCents === 0n && Number.isFinite(price) ? BigInt(Math.round(price * 100)) : priceCents;
   return { id, title, topic, stock, held, priceCents: cents };

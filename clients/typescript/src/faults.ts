@@ -30,33 +30,18 @@ export class Unreachable extends Fault {
   override readonly name = "Unreachable";
 
   constructor(
-    address: string,
     code: Code,
+    /** Has the address and the cause. */
+    message: string,
     /** True if the call was sent; if not, no server answered on the connection. */
     readonly sent: boolean,
-    why: string,
     options?: ErrorOptions,
   ) {
-    super(code, `${address} ${sent ? "did not answer" : "cannot be reached"}: ${why}`, options);
+    super(code, message, options);
   }
 }
 
 /** A write was sent and not answered: the server may have done it. */
 export class OutcomeUnknown extends Fault {
   override readonly name = "OutcomeUnknown";
-
-  constructor(code: Code, options?: ErrorOptions) {
-    super(code, `the outcome is unknown: ${reason(code)}`, options);
-  }
-}
-
-const REASONS: Partial<Record<Code, string>> = {
-  DEADLINE_EXCEEDED: "time is up",
-  CANCELLED: "interrupted",
-  UNKNOWN: "the server failed",
-};
-
-/** Reason why there was no answer, in plain words. */
-export function reason(code: Code): string {
-  return REASONS[code] ?? "the connection broke, or the server is not available";
 }

@@ -89,7 +89,7 @@ class Connection {
 }
 
 /** One address: a connection, or what is needed to have one. */
-class Endpoint {
+class Lane {
   connection: Connection | undefined;
   #dialing: Promise<void> | undefined;
   #session: ClientHttp2Session | undefined;
@@ -138,7 +138,9 @@ class Endpoint {
       session.once("close", () => {
         clearTimeout(timer);
         this.retire(session);
-        reject(new Error("no connection", { cause }));
+        // It has no error of its own if the server takes the first bytes for bad TLS.
+        const words = "the server closed the connection before it spoke; if it speaks TLS, write https://";
+        reject(new Error(words, { cause }));
       });
     });
   }
@@ -157,7 +159,7 @@ class Endpoint {
 
 /** gRPC over HTTP/2 connections, one to each address, in turns. */
 export class GrpcLink implements Link {
-  readonly #endpoints: Endpoint[];
+  readonly #lanes: Lane[];
   #turn = 0;
   #closed = false;
 
@@ -169,7 +171,7 @@ export class GrpcLink implements Link {
     const settings = { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES };
     // The bound that Node sets, 10 MB, counts messages that wait to be sent, which the caller has in memory anyway.
     const all = { settings, maxSessionMemory: 1024, ...options };
-    this.#endpoints = urls.map((url) => new Endpoint(url, all));
+    this.#lanes = urls.map((url) => new Lane(url, all));
   }
 
   async unary<I extends DescMessage, O extends DescMessage>(
@@ -178,8 +180,8 @@ export class GrpcLink implements Link {
     attempt: Attempt,
   ): Promise<MessageShape<O>> {
     const began = attempt.limitMs === undefined ? 0 : performance.now();
-    const endpoint = this.#ready() ?? (await this.#whenReady(attempt));
-    const call = new Call(endpoint, method, toBinary(method.input, message), attempt, began);
+    const lane = this.#ready() ?? (await this.#whenReady(attempt));
+    const call = new Call(lane, method, toBinary(method.input, message), attempt, began);
     const frames = new Frames();
     return new Promise((resolve, reject) => {
       call.stream.on("data", (chunk: Buffer) => {
@@ -205,8 +207,8 @@ export class GrpcLink implements Link {
     attempt: Attempt,
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
     const began = performance.now();
-    const endpoint = this.#ready() ?? (await this.#whenReady(attempt));
-    const call = new Call(endpoint, method, toBinary(method.input, message), attempt, began);
+    const lane = this.#ready() ?? (await this.#whenReady(attempt));
+    const call = new Call(lane, method, toBinary(method.input, message), attempt, began);
     const ended = new Promise<Failure | undefined>((resolve) => (call.onEnd = resolve));
     const frames = new Frames();
     try {
@@ -224,27 +226,28 @@ export class GrpcLink implements Link {
 
   close(): void {
     this.#closed = true;
-    for (const endpoint of this.#endpoints) endpoint.close();
+    for (const lane of this.#lanes) lane.close();
   }
 
   /** The next address that answers. The others are tried meanwhile. */
-  #ready(): Endpoint | undefined {
-    const count = this.#endpoints.length;
+  #ready(): Lane | undefined {
+    const count = this.#lanes.length;
     for (let step = 0; step < count; step++) {
-      const endpoint = this.#endpoints[(this.#turn + step) % count];
-      if (!endpoint?.connection) continue;
+      const lane = this.#lanes[(this.#turn + step) % count];
+      if (!lane?.connection) continue;
       this.#turn = (this.#turn + step + 1) % count;
-      for (const other of this.#endpoints) if (!other.connection) other.dialInBackground();
-      return endpoint;
+      for (const other of this.#lanes) if (!other.connection) other.dialInBackground();
+      return lane;
     }
     return undefined;
   }
 
   /** Waits until an address answers, four fifths of the attempt at most. */
-  async #whenReady({ limitMs, signal }: Attempt): Promise<Endpoint> {
+  async #whenReady({ limitMs, signal }: Attempt): Promise<Lane> {
     if (this.#closed) throw new TypeError("the client is closed");
     const waitMs = limitMs === undefined ? READY_MS : limitMs * 0.8;
-    const unsent = (cause?: unknown): Failure => new Failure("UNAVAILABLE", "unsent", "no connection", null, { cause });
+    const unsent = (cause?: unknown): Failure =>
+      new Failure("UNAVAILABLE", "unsent", "no server answered in time", null, { cause });
     let stop: (() => void) | undefined;
     const stopped = new Promise<never>((_, reject) => {
       const timer = setTimeout(() => stop?.(), waitMs);
@@ -257,15 +260,17 @@ export class GrpcLink implements Link {
       if (signal?.aborted) stop();
     });
     try {
-      await Promise.race([stopped, Promise.any(this.#endpoints.map((endpoint) => endpoint.dial(waitMs)))]);
+      await Promise.race([stopped, Promise.any(this.#lanes.map((lane) => lane.dial(waitMs)))]);
     } catch (error) {
-      throw error instanceof Failure ? error : unsent(error);
+      if (error instanceof Failure) throw error;
+      // The cause of one address, or those of all.
+      throw unsent(error instanceof AggregateError && error.errors.length === 1 ? error.errors[0] : error);
     } finally {
       stop?.();
     }
-    const endpoint = this.#ready();
-    if (!endpoint) throw unsent();
-    return endpoint;
+    const lane = this.#ready();
+    if (!lane) throw unsent();
+    return lane;
   }
 }
 
@@ -280,14 +285,14 @@ class Call {
   #trailers: IncomingHttpHeaders | undefined;
 
   constructor(
-    endpoint: Endpoint,
+    lane: Lane,
     method: { parent: { typeName: string }; name: string },
     body: Uint8Array,
     { limitMs, token, signal, traceparent }: Attempt,
     began: number,
   ) {
     // An address is chosen and used in one go, so it is connected.
-    const connection = endpoint.connection;
+    const connection = lane.connection;
     if (!connection) throw new Failure("UNAVAILABLE", "unsent", "no connection");
     const headers: OutgoingHttpHeaders = {
       ":method": "POST",
@@ -303,7 +308,7 @@ class Call {
     try {
       this.stream = connection.request(headers);
     } catch (cause) {
-      endpoint.retire(connection.session);
+      lane.retire(connection.session);
       throw new Failure("UNAVAILABLE", "unsent", "the connection has ended", null, { cause });
     }
     this.#connection = connection;
@@ -311,7 +316,7 @@ class Call {
     if (leftMs !== undefined) {
       this.#timer = setTimeout(() => {
         // A connection on which nothing came may be dead: the next attempt has a new one.
-        if (connection.heard === heardBefore) endpoint.retire(connection.session);
+        if (connection.heard === heardBefore) lane.retire(connection.session);
         this.end(new Failure("DEADLINE_EXCEEDED", "sent", "the deadline is over"));
       }, leftMs);
     }
@@ -330,7 +335,7 @@ class Call {
       .on("close", () => {
         signal?.removeEventListener("abort", abort);
         // A stream without a number was never sent: the numbers of this connection are used up.
-        if (this.stream.id === undefined) endpoint.retire(connection.session);
+        if (this.stream.id === undefined) lane.retire(connection.session);
         this.end(this.#verdict(cause));
       })
       .end(framed(body));

@@ -31,8 +31,11 @@ export type Purchase = {
   readonly replayed: boolean;
 } & (
   | { readonly outcome: "bought"; readonly number: bigint; readonly stockLeft: number | undefined }
-  | { readonly outcome: "sold_out" | "too_few"; readonly stockLeft: number | undefined }
-  | { readonly outcome: "no_such_book" }
+  /** `not_bought`: for no known reason; the message may have one. */
+  | {
+      readonly outcome: "sold_out" | "too_few" | "no_such_book" | "not_bought";
+      readonly stockLeft: number | undefined;
+    }
   | UnknownOutcome
 );
 
@@ -82,8 +85,8 @@ export type Reservation = {
       /** Number of the log's entry; 0 if there is none. Of what is bought it is the purchase's. */
       readonly number: bigint;
       readonly stockLeft: number | undefined;
-      /** When the copies are given back by themselves. */
-      readonly until: Date | undefined;
+      /** When the copies are given back by themselves, in milliseconds since 1970; undefined without a reservation. */
+      readonly untilMs: bigint | undefined;
     }
   | UnknownOutcome
 );

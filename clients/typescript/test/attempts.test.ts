@@ -1,13 +1,16 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 
-import { BookStore, BuyBookReplySchema, BuyOutcome } from "#proto/bookstore_pb.js";
+import { BookStore, BuyBookReplySchema, BuyOutcome, ReservationReplySchema } from "#proto/bookstore_pb.js";
 import { KeyRangeService } from "#proto/kv_pb.js";
 import { Caller, type ClientOptions } from "../src/caller.js";
 import { type Code, OutcomeUnknown, Refused, Unreachable } from "../src/faults.js";
 import { Client } from "../src/client.js";
+import { connect } from "../src/index.js";
 import { Failure, type Link, type Reach } from "../src/link.js";
 
 type Step = [Reach, Code, string?] | MessageInitShape<typeof BuyBookReplySchema>;
@@ -110,13 +113,14 @@ test("a write is sent again only if it was not sent; a read if that may help", a
   assert.deepEqual(await ask("read", ["answered", "NOT_FOUND"]), [Refused, 1]);
 });
 
-test("a signal ends a purchase: unknown if it was sent, with the signal's reason if not", async () => {
-  for (const [reach, wanted] of [
-    ["sent", "unknown"],
-    ["unsent", "mine"],
+test("a signal ends a purchase: unknown if it may have been done, with the signal's reason if not", async () => {
+  for (const [reach, code, wanted] of [
+    ["sent", "UNAVAILABLE", "unknown"],
+    ["unsent", "UNAVAILABLE", "mine"],
+    ["answered", "RESOURCE_EXHAUSTED", "mine"],
   ] as const) {
     const stop = new AbortController();
-    const { link } = scripted([reach, "UNAVAILABLE"]);
+    const { link } = scripted([reach, code]);
     const told = new Client(new Caller(link, {}))
       .buy(7, { signal: stop.signal })
       .catch((reason: unknown) => ({ outcome: reason }));
@@ -124,6 +128,44 @@ test("a signal ends a purchase: unknown if it was sent, with the signal's reason
       stop.abort("mine");
     });
     assert.equal((await told).outcome, wanted);
+  }
+});
+
+test("a fault says what the server did", async () => {
+  for (const [reach, wanted] of [
+    ["sent", "there:1 did not answer: told"],
+    ["answered", "there:1 answered UNAVAILABLE: told"],
+    ["unsent", "there:1 cannot be reached: told"],
+  ] as const) {
+    const { link } = scripted([reach, "UNAVAILABLE"]);
+    await assert.rejects(new Client(new Caller(link, { retries: 0 })).lookup(7), { message: wanted });
+  }
+});
+
+test("the time of a reservation is kept, also beyond those of a Date", async () => {
+  const untilMs = 9_000_000_000_000_000n;
+  const link = {
+    unary: () => Promise.resolve(create(ReservationReplySchema, { success: true, untilMs })),
+  } as unknown as Link;
+  const held = await new Client(new Caller(link, {})).confirm("k");
+  assert.equal("untilMs" in held && held.untilMs, untilMs);
+});
+
+test("a server that speaks TLS, and one that does not, are told from one that is not there", async () => {
+  const alert = Buffer.from([0x15, 3, 3, 0, 2, 2, 0x46]);
+  const settings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+  for (const [scheme, bytes, wanted] of [
+    ["http", alert, /: the server closed the connection before it spoke; if it speaks TLS, write https:\/\/$/],
+    ["https", settings, /: the server does not speak TLS: write http:\/\/$/],
+  ] as const) {
+    const server = createServer((socket) => {
+      socket.on("error", () => undefined).once("data", () => socket.end(bytes));
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    using store = connect(`${scheme}://127.0.0.1:${String(port)}`, { retries: 0 });
+    await assert.rejects(store.lookup(7), { name: "Unreachable", message: wanted });
+    server.close();
   }
 });
 

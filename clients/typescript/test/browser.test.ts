@@ -7,28 +7,36 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { createInterface, type Interface } from "node:readline";
 import { test } from "node:test";
 
 const TOKEN = "secret-of-the-operator";
 const quire = process.env["QUIRE_SERVER"];
 const script = join(import.meta.dirname, "page.mjs");
 
-async function ended(program: ChildProcess): Promise<void> {
-  if (program.exitCode !== null || program.signalCode !== null) return;
-  program.kill();
-  await once(program, "exit");
+/** Starts a program; gives it and what ends it with its children: they hold its standard error until they end. */
+function started(
+  command: string,
+  args: string[],
+): { program: ChildProcess; lines: Interface; end: () => Promise<void> } {
+  const program = spawn(command, args, { stdio: ["ignore", "ignore", "pipe"] });
+  const closed = once(program, "close");
+  const end = async () => {
+    program.kill();
+    await closed;
+  };
+  return { program, lines: createInterface({ input: program.stderr }), end };
 }
 
-/** Starts a server; gives its address. */
-async function serving(folder: string, origin: string): Promise<{ server: ChildProcess; address: string }> {
+/** Starts a server; gives its address and what ends it. */
+async function serving(folder: string, origin: string): Promise<{ address: string; end: () => Promise<void> }> {
   const settings = { "admin.token": TOKEN, "server.cors_origins": origin, "rpcgame.enabled": "false" };
   const set = Object.entries(settings).flatMap(([name, value]) => ["--set", `${name}=${value}`]);
   const places = ["--data", join(folder, "data"), "--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0"];
-  const server = spawn(quire ?? "", ["serve", ...places, ...set], { stdio: ["ignore", "ignore", "pipe"] });
+  const { program, lines, end } = started(quire ?? "", ["serve", ...places, ...set]);
   const address = await new Promise<string>((resolve, reject) => {
-    server.on("error", reject);
-    createInterface({ input: server.stderr })
+    program.on("error", reject);
+    lines
       .on("line", (line) => {
         const [, found] = /quire::serve: listening address=(\S+)/.exec(line) ?? [];
         if (found) resolve(found);
@@ -37,17 +45,17 @@ async function serving(folder: string, origin: string): Promise<{ server: ChildP
         reject(new Error("the server ended"));
       });
   });
-  return { server, address };
+  return { address, end };
 }
 
 const options = { skip: quire ? false : "QUIRE_SERVER names no server", timeout: 60_000 };
 
 test("a page of another origin makes every call", options, async (context) => {
   const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
-  // The programs write there until they end.
-  process.once("exit", () => {
-    // The browser's children may still write there for a moment.
-    rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  const ends: (() => Promise<void>)[] = [];
+  context.after(async () => {
+    await Promise.all(ends.map((end) => end()));
+    rmSync(folder, { recursive: true });
   });
   let places = {};
   const site = createServer();
@@ -67,12 +75,11 @@ test("a page of another origin makes every call", options, async (context) => {
     site.close();
   });
   const origin = `http://127.0.0.1:${String((site.address() as AddressInfo).port)}`;
-  const { server, address } = await serving(folder, origin);
-  context.after(() => ended(server));
+  const { address, end } = await serving(folder, origin);
+  ends.push(end);
   places = { server: `http://${address}`, nowhere: "http://127.0.0.1:1", token: TOKEN };
   const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", `--user-data-dir=${join(folder, "profile")}`];
-  const browser = spawn("chromium", [...flags, origin], { stdio: "ignore" });
-  context.after(() => ended(browser));
+  ends.push(started("chromium", [...flags, origin]).end);
   assert.deepEqual(JSON.parse(await found), {
     ping: "Hello quire client!",
     ids: [53477, 53573],

@@ -99,6 +99,8 @@ struct Bought {};
 struct SoldOut {};
 struct TooFew {};
 struct NoSuchBook {};
+/// Not bought, for no known reason; the message may have one.
+struct NotBought {};
 /// The purchase may have been made or not, or the call done. The same call with the key settles it.
 struct Unknown {
   /// Why there is no answer: of the last attempt in doubt.
@@ -108,9 +110,9 @@ struct Unknown {
 
 /// What became of a purchase.
 struct Purchase {
-  std::variant<Bought, SoldOut, TooFew, NoSuchBook, Unknown> outcome = {};
+  std::variant<NotBought, Bought, SoldOut, TooFew, NoSuchBook, Unknown> outcome = {};
   std::string key = {};
-  /// In the transaction log; 0 if nothing was written there.
+  /// In the transaction log; 0 if nothing was bought, or the server does not say it.
   std::int64_t number = 0;
   /// This is the stored answer to an earlier request with the key; nothing was bought again.
   bool replayed = false;
@@ -118,8 +120,6 @@ struct Purchase {
   std::optional<std::int32_t> stock_left = {};
   /// In the server's words.
   std::string message = {};
-  /// False from a server of the first contract: it tells Bought from the rest, which is called SoldOut here.
-  bool is_outcome_said = true;
 };
 
 /// A proof that the log has a purchase, which anyone can check without the server.

@@ -6,17 +6,22 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace quire {
 
 /// A call without an answer of the store's.
 class Fault : public std::runtime_error {
  public:
-  Fault(grpc::StatusCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Fault(grpc::StatusCode code, const std::string& message, std::string cause = {})
+      : std::runtime_error(message), code_(code), cause_(std::move(cause)) {}
   [[nodiscard]] grpc::StatusCode code() const noexcept { return code_; }
+  /// The message of gRPC's status: the server's, or that of the name's resolution, the socket or TLS.
+  [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
 
  private:
   grpc::StatusCode code_;
+  std::string cause_;
 };
 
 /// The server understood and will not; what() is its message, or the code's name if that is empty.
@@ -28,13 +33,13 @@ class Refused : public Fault {
 /// Nothing was done, or what was asked changes nothing. what() has the address and the cause.
 class Unreachable : public Fault {
  public:
-  Unreachable(grpc::StatusCode code, const std::string& message, bool was_sent)
-      : Fault(code, message), was_sent_(was_sent) {}
+  Unreachable(grpc::StatusCode code, const std::string& message, std::string cause, bool sent)
+      : Fault(code, message, std::move(cause)), sent_(sent) {}
   /// False if no connection was ready for the last attempt.
-  [[nodiscard]] bool was_sent() const noexcept { return was_sent_; }
+  [[nodiscard]] bool sent() const noexcept { return sent_; }
 
  private:
-  bool was_sent_;
+  bool sent_;
 };
 
 /// A write was sent, and the server may have done it. Purchases and reservations have the

@@ -30,6 +30,7 @@ type request struct {
 	Call            string
 	TimeoutMS       int64 `json:"timeout_ms"`
 	Traceparent     string
+	Cause           bool
 	Topic           string
 	PageSize        int32 `json:"page_size"`
 	Near            string
@@ -130,10 +131,27 @@ func (d *driver) answer(asked *request) {
 			quire.ErrRefused: "refused", quire.ErrUnreachable: "unreachable", quire.ErrOutcomeUnknown: "outcome_unknown",
 		}
 		answer = fields{"error": kinds[fault.Kind], "code": quire.CodeName(fault.Code), "message": fault.Message}
+		if asked.Cause {
+			answer["cause"] = root(err).Error()
+		}
 	} else if err != nil {
 		answer = fields{"error": "argument", "message": err.Error()}
 	}
 	d.write(asked.N, answer)
+}
+
+// The last error of a chain.
+func root(err error) error {
+	switch wrapped := err.(type) {
+	case interface{ Unwrap() []error }:
+		inner := wrapped.Unwrap()
+		return root(inner[len(inner)-1])
+	case interface{ Unwrap() error }:
+		if inner := wrapped.Unwrap(); inner != nil {
+			return root(inner)
+		}
+	}
+	return err
 }
 
 func (d *driver) call(ctx context.Context, asked *request) (fields, error) {

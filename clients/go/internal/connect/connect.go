@@ -7,26 +7,32 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"quire.example/quire"
 )
 
-const (
-	portUsual  = "10086"
-	retriesMax = 1_000_000
-)
+const retriesMax = 1_000_000
 
 // Settings say how to reach a store.
 type Settings struct {
 	Token, CA, Certificate, KeyFile string
 	Retries                         int
+	// Timeout is the longest time of a command; 0 if absent.
+	Timeout time.Duration
 }
+
+var (
+	acting = regexp.MustCompile(`\pC`)
+	bare   = regexp.MustCompile(`^[A-Za-z0-9@%_\-+=:,./]+$`)
+)
 
 // Add adds the flags to a set; what is set already stays.
 func (s *Settings) Add(flags *pflag.FlagSet) {
@@ -37,6 +43,42 @@ func (s *Settings) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Certificate, "certificate", s.Certificate, "`file` with a certificate in PEM to show to the server")
 	flags.StringVar(&s.KeyFile, "key-file", s.KeyFile, "`file` with the private key of --certificate")
 	flags.IntVar(&s.Retries, "retries", s.Retries, "how often to send again")
+	flags.Func("timeout", "longest `time` for a command, as 500ms, 5s or 2min", s.setTimeout)
+}
+
+func (s *Settings) setTimeout(text string) (err error) {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "s"
+	}
+	s.Timeout, err = time.ParseDuration(strings.Replace(text, "min", "m", 1))
+	if err != nil || s.Timeout < time.Millisecond || s.Timeout > 24*time.Hour {
+		return errors.New("it must be a time from 1ms to 24h, as 500ms, 5s or 2min")
+	}
+	return nil
+}
+
+// Files returns the files of certificates and keys, each behind its flag.
+func (s *Settings) Files() (words []string) {
+	for _, file := range [][]string{{"--ca", s.CA}, {"--certificate", s.Certificate}, {"--key-file", s.KeyFile}} {
+		if file[1] != "" {
+			words = append(words, file...)
+		}
+	}
+	return words
+}
+
+// Plain is the text of others, without what acts on a terminal.
+func Plain(text string) string { return acting.ReplaceAllString(text, "\ufffd") }
+
+// Quoted is a command line as a shell takes it.
+func Quoted(words []string) string {
+	line := slices.Clone(words)
+	for at, word := range line {
+		if !bare.MatchString(word) {
+			line[at] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(line, " ")
 }
 
 // Client makes a client of the store at addresses as people write them.
@@ -49,19 +91,15 @@ func (s *Settings) Client(given string) (*quire.Client, error) {
 	case (s.Certificate == "") != (s.KeyFile == ""):
 		return nil, errors.New("--certificate and --key-file belong together; give both or neither")
 	}
-	addresses, isTLS, err := Addresses(given)
-	if err != nil {
-		return nil, err
-	}
 	options := []quire.Option{quire.WithToken(s.Token), quire.WithRetries(s.Retries)}
-	if isTLS {
+	if strings.Contains(given, "https://") {
 		config, err := s.tls()
 		if err != nil {
 			return nil, err
 		}
 		options = append(options, quire.WithTLS(config))
 	}
-	return quire.New(addresses, options...)
+	return quire.New(given, options...)
 }
 
 // Reads the certificates to trust, or takes the system's, and a client certificate with its key if they are named.
@@ -83,31 +121,4 @@ func (s *Settings) tls() (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
-}
-
-// Addresses reads addresses with commas between: HOST:PORT, a host, or :PORT, each with http:// or https:// before it if need
-// be. It returns them as the library takes them, and whether the server speaks TLS.
-func Addresses(text string) (addresses string, isTLS bool, err error) {
-	parts := strings.Split(text, ",")
-	for at, part := range parts {
-		whole := part
-		if !strings.Contains(part, "://") {
-			whole = "http://" + part
-		}
-		parsed, err := url.Parse(whole)
-		if err != nil || part == "" || parsed.User != nil || strings.Trim(parsed.Path, "/") != "" || parsed.RawQuery != "" {
-			return "", false, fmt.Errorf("'%s' is no address; it must be HOST:PORT, as 127.0.0.1:%s", part, portUsual)
-		}
-		port, err := strconv.ParseUint(cmp.Or(parsed.Port(), portUsual), 10, 16)
-		if err != nil || port == 0 {
-			return "", false, fmt.Errorf("'%s' is no address; its port must be 1 to 65535", part)
-		}
-		isOther := at > 0 && isTLS != (parsed.Scheme == "https")
-		if isOther || parsed.Scheme != "http" && parsed.Scheme != "https" {
-			return "", false, fmt.Errorf("'%s' is no address here; write http:// throughout, or https://", part)
-		}
-		host := strings.TrimSuffix(parsed.Host, ":"+parsed.Port())
-		parts[at], isTLS = cmp.Or(host, "127.0.0.1")+":"+strconv.FormatUint(port, 10), parsed.Scheme == "https"
-	}
-	return strings.Join(parts, ","), isTLS, nil
 }

@@ -60,6 +60,8 @@ func buy(ctx context.Context, client *quire.Client, copies int32) (left int32, e
 		fmt.Println("sold out")
 	case quire.NoSuchBook:
 		fmt.Println("no such book")
+	case quire.NotBought:
+		fmt.Println("not bought:", purchase.Message)
 	case quire.Unknown:
 		fmt.Printf("unknown: ask again with the key %s\n", purchase.Key)
 	}

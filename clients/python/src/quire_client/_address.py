@@ -1,4 +1,4 @@
-"""Addresses as people write them. Must not import gRPC, so that a mistyped command line is answered at once."""
+"""Addresses as people write them."""
 
 import re
 from socket import AF_INET6, inet_pton

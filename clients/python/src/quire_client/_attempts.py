@@ -31,6 +31,9 @@ OPEN = {Code.UNAVAILABLE, Code.UNKNOWN, Code.DEADLINE_EXCEEDED, Code.CANCELLED}
 BROKEN = ("Stream removed (", "Exception deserializing response!")
 """How gRPC begins what it says of a request that the server did not answer, with any code; a test holds it to that."""
 
+TIME_IS_UP = (Code.DEADLINE_EXCEEDED, "Deadline Exceeded")
+"""What gRPC says of a request that had no answer in time."""
+
 
 class Kind(NamedTuple):
     """What may be sent again, and how long the whole call takes unless the caller says otherwise."""
@@ -53,21 +56,23 @@ class Failure(NamedTuple):
     is_sent: bool
     code: Code
     message: str
+    did: str = "did not answer"
+    """What the server did."""
     pushback: float | None = None
     """The pause that the server asks for in seconds; infinite if it wants no other attempt."""
     cause: BaseException | None = None
 
 
 NOT_CONNECTED = Failure(is_sent=False, code=Code.UNAVAILABLE, message="no server can be reached")
-NO_ANSWER = Failure(is_sent=True, code=Code.UNKNOWN, message="the answer is empty")
+NO_ANSWER = Failure(is_sent=True, code=Code.UNKNOWN, message="nothing that can be read", did="answered")
 
 
 class Attempts:
     """Counts the attempts of one call."""
 
-    def __init__(self, kind: Kind, retries: int, deadline: float) -> None:
-        """Take the deadline of the whole call."""
-        self.kind, self.retries, self.deadline = kind, retries, deadline
+    def __init__(self, kind: Kind, retries: int, deadline: float, server: str) -> None:
+        """Take the deadline of the whole call, and what messages name the server."""
+        self.kind, self.retries, self.deadline, self.server = kind, retries, deadline, server
         self.tries = 0
         self.pause = PAUSE_SECONDS
         self.doubt: Failure | None = None
@@ -95,11 +100,11 @@ class Attempts:
         raise self._fault(failure) from (self.doubt or failure).cause
 
     def _fault(self, failure: Failure) -> Fault:
-        if self.doubt:
-            return OutcomeUnknown(self.doubt.code, self.doubt.message)
-        if failure.is_sent and failure.code not in OPEN:
+        if failure.is_sent and failure.code not in OPEN and not self.doubt:
             return Refused(failure.code, failure.message)
-        return Unreachable(failure.code, failure.message, connected=failure.is_sent)
+        _, code, message, did, *_ = self.doubt or failure
+        message = f"{self.server} {did}: {message}"
+        return OutcomeUnknown(code, message) if self.doubt else Unreachable(code, message, sent=failure.is_sent)
 
 
 class Caller:
@@ -147,7 +152,7 @@ class Caller:
                         if reply is not None:
                             return reply
                 if attempts is None:
-                    attempts = Attempts(kind, self.retries, begin + seconds)
+                    attempts = Attempts(kind, self.retries, begin + seconds, connections.name())
                 pause = await self._again(attempts, failure)
                 is_sent = attempts.doubt is not None
                 await connections.pause(pause)
@@ -165,12 +170,11 @@ class Caller:
         try:
             return attempts.again(failure)
         except Unreachable as fault:
-            name = self.connections.name()
-            if fault.connected:
-                message = f"{name} did not answer: {fault.message}"
-                raise Unreachable(fault.code, message, connected=True) from fault.__cause__
+            if fault.sent:
+                raise
             cause = await self.connections.cause()
-            raise Unreachable(fault.code, f"{name} cannot be reached: {_words(cause)}", connected=False) from cause
+            message = f"{attempts.server} cannot be reached: {_words(cause)}"
+            raise Unreachable(fault.code, message, sent=False) from cause
 
     async def pages(
         self,
@@ -194,7 +198,7 @@ class Caller:
     ) -> AsyncIterator[Reply]:
         """Send a request and give its answers; send it again until the first one has come."""
         seconds = PURCHASE.seconds if timeout is None else _checked(timeout)
-        attempts = Attempts(READ, self.retries, monotonic() + seconds)
+        attempts = Attempts(READ, self.retries, monotonic() + seconds, self.connections.name())
         has_begun = False
         while True:
             wait = min(attempts.deadline - monotonic(), READ.seconds) * CONNECTING_SHARE
@@ -218,6 +222,7 @@ class Caller:
             if has_begun:
                 # A second stream would begin anew.
                 attempts.tries = self.retries
+                failure = failure._replace(did="ended the stream")
             await self.connections.pause(await self._again(attempts, failure))
 
 
@@ -239,11 +244,14 @@ def _failure(error: grpc.RpcError) -> Failure:
     code, message = call.code(), call.details() or ""
     if message.startswith(BROKEN):
         return Failure(is_sent=True, code=code if code in OPEN else Code.UNAVAILABLE, message=message, cause=error)
+    if (code, message) == TIME_IS_UP:
+        return Failure(is_sent=True, code=code, message="time is up", cause=error)
     wanted = dict(call.trailing_metadata() or ()).get("grpc-retry-pushback-ms")
     pushback = None
     if wanted is not None:
         pushback = int(wanted) / 1e3 if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else inf  # noqa: PLR2004
-    return Failure(is_sent=True, code=code, message=message, pushback=pushback, cause=error)
+    did = f"answered {code.name}" if message else "answered"
+    return Failure(True, code, message or code.name, did, pushback, error)  # noqa: FBT003, the class has the names
 
 
 def _words(cause: grpc.RpcError | None) -> str:
@@ -257,13 +265,13 @@ def _words(cause: grpc.RpcError | None) -> str:
 
 def of_kind(name: str, value: T, kind: type[T]) -> T:
     """Give the value, or raise an error that names it."""
-    if not isinstance(value, kind):
+    if not isinstance(value, (int, float) if kind is float else kind):
         raise TypeError(f"{name} is {value!r}; it must be of the type {kind.__name__}")
     return value
 
 
 def _checked(timeout: float) -> float:
-    if not 0 < timeout < inf:
+    if not 0 < of_kind("timeout", timeout, float) < inf:
         raise ValueError(f"timeout is {timeout}; it must be a time in seconds above 0, or None")
     return timeout
 

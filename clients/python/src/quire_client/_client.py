@@ -1,9 +1,10 @@
 """The clients. The calls are coroutines, written once; blocking connections never suspend them."""
 
 import functools
+import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
 import grpc
 from grpc import StatusCode as Code
@@ -42,6 +43,7 @@ PAGE_SIZE = 1_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Other = TypeVar("Other")
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
@@ -100,8 +102,7 @@ class ShopperCalls(_Calls):
             quantity=whole("quantity", quantity, 1, INT32_MAX),
             idempotency_key=_key(key),
         )
-        reply = await self._once(key, lambda lane: lane.shop.Buy, request, timeout)
-        return reply if isinstance(reply, Unknown) else outcome(reply, key)
+        return await self._once(outcome, key, lambda lane: lane.shop.Buy, request, timeout)
 
     async def receipt(self, number: int, key: str, *, timeout: float | None = None) -> Receipt | None:
         """Give the receipt of a purchase that was made with the key; none if there is no such purchase."""
@@ -129,31 +130,29 @@ class ShopperCalls(_Calls):
             idempotency_key=_key(key),
             seconds=None if seconds is None else whole("seconds", seconds, 1, INT32_MAX),
         )
-        reply = await self._once(key, lambda lane: lane.shop.Reserve, request, timeout)
-        return reply if isinstance(reply, Unknown) else Reservation.from_wire(reply, key)
+        return await self._once(Reservation.from_wire, key, lambda lane: lane.shop.Reserve, request, timeout)
 
     async def confirm(self, key: str, *, timeout: float | None = None) -> Reservation | Unknown:
         """Buy what a reservation holds, once, at the price of now."""
         request = shop_wire.ReservationRequest(idempotency_key=_key(key))
-        reply = await self._once(key, lambda lane: lane.shop.Confirm, request, timeout)
-        return reply if isinstance(reply, Unknown) else Reservation.from_wire(reply, key)
+        return await self._once(Reservation.from_wire, key, lambda lane: lane.shop.Confirm, request, timeout)
 
     async def release(self, key: str, *, timeout: float | None = None) -> Reservation | Unknown:
         """Give back what a reservation holds."""
         request = shop_wire.ReservationRequest(idempotency_key=_key(key))
-        reply = await self._once(key, lambda lane: lane.shop.Release, request, timeout)
-        return reply if isinstance(reply, Unknown) else Reservation.from_wire(reply, key)
+        return await self._once(Reservation.from_wire, key, lambda lane: lane.shop.Release, request, timeout)
 
     async def _once(
         self,
+        read: Callable[[Reply, str], T],
         key: str,
         select: "Callable[[Lane], grpc.UnaryUnaryMultiCallable[Request, Reply]]",
         request: Request,
         timeout: float | None,
-    ) -> Reply | Unknown:
-        """Send what has a key."""
+    ) -> T | Unknown:
+        """Send what has a key, and read the answer."""
         try:
-            return await self.caller.ask(PURCHASE, select, request, timeout)
+            return read(await self.caller.ask(PURCHASE, select, request, timeout), key)
         except OutcomeUnknown as fault:
             return Unknown(key, fault.code, fault.message)
 
@@ -162,13 +161,9 @@ class ShopperCalls(_Calls):
     ) -> Written | Exists:
         """Create an entry, which expires after `ttl` seconds."""
         request = kv_wire.CreateRequest(**_entry(key, value), time_to_live_ms=_ttl_ms(ttl), want_details=True)
-        try:
-            reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Create, request, timeout)
-        except Refused as refused:
-            if refused.code is Code.ALREADY_EXISTS:
-                return Exists()
-            raise
-        return Written(reply.version)
+        call = self.caller.ask(WRITE, lambda lane: lane.entries.Create, request, timeout)
+        reply = await _unless(call, {Code.ALREADY_EXISTS: lambda _: Exists()})
+        return reply if isinstance(reply, Exists) else Written(reply.version)
 
     async def put(self, key: bytes, value: bytes, *, ttl: float | None = None, timeout: float | None = None) -> Written:
         """Create an entry or replace its value. Without `ttl` it does not expire."""
@@ -179,13 +174,9 @@ class ShopperCalls(_Calls):
     async def get(self, key: bytes, *, timeout: float | None = None) -> Entry | None:
         """Give the entry of a key, if there is one."""
         request = kv_wire.RetrieveRequest(key=of_kind("key", key, bytes), want_details=True)
-        try:
-            reply = await self.caller.ask(READ, lambda lane: lane.entries.Retrieve, request, timeout)
-        except Refused as refused:
-            if refused.code is Code.NOT_FOUND:
-                return None
-            raise
-        return Entry(key, reply.value, reply.version, _ttl(reply))
+        call = self.caller.ask(READ, lambda lane: lane.entries.Retrieve, request, timeout)
+        reply = await _unless(call, {Code.NOT_FOUND: lambda _: None})
+        return reply and Entry(key, reply.value, reply.version, _ttl(reply))
 
     retrieve = get
 
@@ -205,15 +196,11 @@ class ShopperCalls(_Calls):
             time_to_live_ms=_ttl_ms(ttl),
             want_details=True,
         )
-        try:
-            reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Update, request, timeout)
-        except Refused as refused:
-            if refused.code is Code.NOT_FOUND:
-                return NoSuchKey()
-            if refused.code is Code.ABORTED:
-                return AnotherVersion(refused.message)
-            raise
-        return Written(reply.version)
+        call = self.caller.ask(WRITE, lambda lane: lane.entries.Update, request, timeout)
+        outcomes: dict[Code, Callable[[str], NoSuchKey | AnotherVersion]]
+        outcomes = {Code.NOT_FOUND: lambda _: NoSuchKey(), Code.ABORTED: AnotherVersion}
+        reply = await _unless(call, outcomes)
+        return reply if isinstance(reply, NoSuchKey | AnotherVersion) else Written(reply.version)
 
     async def delete(
         self, key: bytes, *, expected_version: int | None = None, timeout: float | None = None
@@ -222,18 +209,15 @@ class ShopperCalls(_Calls):
         request = kv_wire.DeleteRequest(
             key=of_kind("key", key, bytes), expected_version=_version(expected_version), want_details=True
         )
-        try:
-            reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Delete, request, timeout)
-        except Refused as refused:
-            if refused.code is Code.ABORTED:
-                return AnotherVersion(refused.message)
-            raise
-        return Deleted(reply.deleted)
+        call = self.caller.ask(WRITE, lambda lane: lane.entries.Delete, request, timeout)
+        reply = await _unless(call, {Code.ABORTED: AnotherVersion})
+        return reply if isinstance(reply, AnotherVersion) else Deleted(reply.deleted)
 
     async def scan(
         self, prefix: bytes = b"", *, keys_only: bool = False, timeout: float | None = None
     ) -> AsyncIterator[Entry]:
         """Give the entries with a prefix in the order of their keys. Each page has the timeout."""
+        of_kind("keys_only", keys_only, bool)
         request = kv_wire.ScanRequest(prefix=of_kind("prefix", prefix, bytes), keys_only=keys_only)
         while True:
             page = await self.caller.ask(READ, lambda lane: lane.ranges.Scan, request, timeout)
@@ -288,8 +272,8 @@ class OperatorCalls(_Calls):
             yield LogEntry.from_wire(entry)
 
 
-class _Async(_Calls):
-    """Ends with its connections."""
+class _Opened:
+    """Has the connections that the arguments name."""
 
     def __init__(
         self,
@@ -304,7 +288,41 @@ class _Async(_Calls):
 
         `traceparent` gives the trace that a call belongs to, in the form of W3C's Trace Context.
         """
-        super().__init__(AsyncConnections(Target.of(addresses, token, tls, traceparent)), retries)
+        if not isinstance(addresses, str):
+            addresses = [of_kind("addresses", each, str) for each in addresses]
+        if token is not None:
+            of_kind("token", token, str)
+        if tls is not None:
+            of_kind("tls", tls, Tls)
+        self._open(Target.of(addresses, token, tls, traceparent), retries)
+
+    def _open(self, target: Target, retries: int) -> None:
+        raise NotImplementedError
+
+
+class _OpenedByToken(_Opened):
+    """The same for operators."""
+
+    def __init__(
+        self,
+        addresses: str | Iterable[str],
+        token: str,
+        *,
+        tls: Tls | None = None,
+        retries: int = 3,
+        traceparent: Callable[[], str | None] | None = None,
+    ) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(addresses, token=token, tls=tls, retries=retries, traceparent=traceparent)
+
+
+class _Async(_Opened):
+    """Ends with its connections."""
+
+    caller: Caller
+
+    def _open(self, target: Target, retries: int) -> None:
+        self.caller = Caller(AsyncConnections(target), retries)
 
     async def close(self) -> None:
         """End the connections and every call on them."""
@@ -321,41 +339,17 @@ class AsyncClient(_Async, ShopperCalls):
     """The bookstore and the key-value store, for the tasks of one event loop."""
 
 
-class AsyncOperator(_Async, OperatorCalls):
+class AsyncOperator(_OpenedByToken, _Async, OperatorCalls):
     """The operator's calls, for the tasks of one event loop."""
 
-    def __init__(
-        self,
-        addresses: str | Iterable[str],
-        token: str,
-        *,
-        tls: Tls | None = None,
-        retries: int = 3,
-        traceparent: Callable[[], str | None] | None = None,
-    ) -> None:
-        """Connect with the first call, to one address or to several in turn."""
-        super().__init__(addresses, token=token, tls=tls, retries=retries, traceparent=traceparent)
 
-
-class _Blocking:
+class _Blocking(_Opened):
     """Has the same calls for threads: a wrapper for each, with the signature and the text of the coroutine."""
 
     _calls: type[_Calls]
 
-    def __init__(
-        self,
-        addresses: str | Iterable[str] = "127.0.0.1",
-        *,
-        token: str | None = None,
-        tls: Tls | None = None,
-        retries: int = 3,
-        traceparent: Callable[[], str | None] | None = None,
-    ) -> None:
-        """Connect with the first call, to one address or to several in turn.
-
-        `traceparent` gives the trace that a call belongs to, in the form of W3C's Trace Context.
-        """
-        self.calls = self._calls(BlockingConnections(Target.of(addresses, token, tls, traceparent)), retries)
+    def _open(self, target: Target, retries: int) -> None:
+        self.calls = self._calls(BlockingConnections(target), retries)
 
     def close(self) -> None:
         """End the connections and every call on them."""
@@ -391,6 +385,12 @@ def _iterating(
         finally:
             run(items.aclose())
 
+    # `help` shows what this returns, not what the coroutine's generator does.
+    signature = inspect.signature(method)
+    items: Any = get_args(signature.return_annotation)
+    returned = Iterator[items]
+    call.__annotations__ = {**method.__annotations__, "return": returned}
+    call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
     return call
 
 
@@ -418,28 +418,26 @@ class Client(_Blocking):
     watch = _iterating(ShopperCalls.watch)
 
 
-class Operator(_Blocking):
+class Operator(_OpenedByToken, _Blocking):
     """The operator's calls, for any number of threads."""
 
     _calls = OperatorCalls
-
-    def __init__(
-        self,
-        addresses: str | Iterable[str],
-        token: str,
-        *,
-        tls: Tls | None = None,
-        retries: int = 3,
-        traceparent: Callable[[], str | None] | None = None,
-    ) -> None:
-        """Connect with the first call, to one address or to several in turn."""
-        super().__init__(addresses, token=token, tls=tls, retries=retries, traceparent=traceparent)
 
     list = _iterating(OperatorCalls.list)
     restock = _blocking(OperatorCalls.restock)
     update_price = _blocking(OperatorCalls.update_price)
     log = _iterating(OperatorCalls.log)
     tail_log = _iterating(OperatorCalls.tail_log)
+
+
+async def _unless(call: Coroutine[Any, Any, T], outcomes: Mapping[Code, Callable[[str], Other]]) -> T | Other:
+    """Give the answer, or the outcome that a refusal is."""
+    try:
+        return await call
+    except Refused as refused:
+        if refused.code not in outcomes:
+            raise
+        return outcomes[refused.code](refused.message)
 
 
 def _key(key: str) -> bytes:
@@ -457,7 +455,7 @@ def _ttl_ms(ttl: float | None) -> int:
     """0 means that the entry does not expire."""
     if ttl is None:
         return 0
-    if not TTL_SECONDS_MIN <= ttl <= UINT64_MAX / 1e3:
+    if not TTL_SECONDS_MIN <= of_kind("ttl", ttl, float) <= UINT64_MAX / 1e3:
         raise ValueError(f"ttl is {ttl}; it must be a time in seconds from {TTL_SECONDS_MIN}, or None")
     return min(round(ttl * 1e3), UINT64_MAX)
 

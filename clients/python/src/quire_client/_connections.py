@@ -160,12 +160,26 @@ class _Lanes:
         lanes = self.lanes
         for _ in lanes:
             lane = lanes[next(self.turns) % len(lanes)]
-            if self._is_ready(lane):
+            if self._state(lane) is State.READY:
                 return lane
         return None
 
-    def _is_ready(self, lane: Lane) -> bool:
-        return lane.state is State.READY
+    def _state(self, lane: Lane) -> State | None:
+        return lane.state
+
+    def send(self, call: Callable[..., Reply], request: object, seconds: float) -> Awaitable[Reply]:
+        """Send a request and wait for its answer."""
+        raise NotImplementedError
+
+    async def cause(self) -> grpc.RpcError | None:
+        """Ask an address that is away why it is."""
+        away = [lane for lane in self.lanes if self._state(lane) is State.TRANSIENT_FAILURE]
+        try:
+            if away:
+                await self.send(away[0].channel.unary_unary(HELLO), b"", CAUSE_SECONDS)
+        except grpc.RpcError as error:
+            return error if error.code() is grpc.StatusCode.UNAVAILABLE else None
+        return None
 
     def close_lanes(self) -> list[Lane]:
         """Give the lanes that are to be closed; there are no others from now on."""
@@ -216,16 +230,6 @@ class BlockingConnections(_Lanes):
         finally:
             replies.cancel()
 
-    async def cause(self) -> grpc.RpcError | None:
-        """Ask an address that is away why it is."""
-        away = [lane for lane in self.lanes if lane.state is State.TRANSIENT_FAILURE]
-        try:
-            if away:
-                away[0].channel.unary_unary(HELLO)(b"", timeout=CAUSE_SECONDS)
-        except grpc.RpcError as error:
-            return error if error.code() is grpc.StatusCode.UNAVAILABLE else None
-        return None
-
     async def pause(self, seconds: float) -> None:
         """Let time pass."""
         sleep(seconds)  # noqa: ASYNC251, this kind blocks
@@ -243,8 +247,9 @@ class BlockingConnections(_Lanes):
 class AsyncConnections(_Lanes):
     """For the tasks of one event loop."""
 
-    def _is_ready(self, lane: Lane) -> bool:
-        return lane.channel.get_state(True) is State.READY  # noqa: FBT003, it connects again
+    def _state(self, lane: Lane) -> State | None:
+        state: State = lane.channel.get_state(try_to_connect=True)
+        return state
 
     async def ready(self, seconds: float, recovery: float) -> Lane | None:
         """Wait for such a lane; none if every server is away, after `recovery` seconds if it was so before."""
@@ -285,16 +290,6 @@ class AsyncConnections(_Lanes):
                 yield reply
         finally:
             replies.cancel()
-
-    async def cause(self) -> grpc.RpcError | None:
-        """Ask an address that is away why it is."""
-        away = [lane for lane in self.lanes if lane.channel.get_state() is State.TRANSIENT_FAILURE]
-        try:
-            if away:
-                await away[0].channel.unary_unary(HELLO)(b"", timeout=CAUSE_SECONDS)
-        except grpc.RpcError as error:
-            return error if error.code() is grpc.StatusCode.UNAVAILABLE else None
-        return None
 
     async def pause(self, seconds: float) -> None:
         """Let time pass."""

@@ -17,12 +17,12 @@ class Refused(Fault):
 
 
 class Unreachable(Fault):
-    """No server did anything, or what was asked changes nothing. `connected` says if the request was sent."""
+    """No server did anything, or what was asked changes nothing. `sent` says if the request was sent."""
 
-    def __init__(self, code: StatusCode, message: str, *, connected: bool) -> None:
+    def __init__(self, code: StatusCode, message: str, *, sent: bool) -> None:
         """Take what a fault has, and if the request was sent."""
         super().__init__(code, message)
-        self.connected = connected
+        self.sent = sent
 
 
 class OutcomeUnknown(Fault):

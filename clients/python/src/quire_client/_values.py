@@ -11,6 +11,32 @@ from grpc import StatusCode
 from quire_wire import bookstore_pb2 as shop_wire
 from quire_wire import kv_pb2 as kv_wire
 
+__all__ = [
+    "AnotherVersion",
+    "Book",
+    "Bought",
+    "Deleted",
+    "Entry",
+    "Event",
+    "EventKind",
+    "Exists",
+    "LogEntry",
+    "LogEntryKind",
+    "NoSuchBook",
+    "NoSuchKey",
+    "NotBought",
+    "Outcome",
+    "PriceChange",
+    "Receipt",
+    "Reservation",
+    "ReservationOutcome",
+    "SoldOut",
+    "TooFew",
+    "Topic",
+    "Unknown",
+    "Written",
+]
+
 
 class Book(NamedTuple):
     """A book, how many copies can be bought, and how many are held. A tuple, because a page has a thousand of them."""
@@ -57,7 +83,7 @@ class Bought(_Answered):
 
 @dataclass(frozen=True, slots=True)
 class NotBought(_Answered):
-    """The store sold nothing. One of the classes below says why, unless the server gives no reason that they know."""
+    """The store sold nothing. One of the classes below says why, if the server does; its message may as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,21 @@
-//! Connection options in flags.
+//! Shared by the commands of all programs for a server: flags, addresses, exit codes, faults as text, and shell
+//! quoting.
 
-use std::{future::pending, io, path::PathBuf, thread, time::Duration};
+use std::{
+    future::pending,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
+use quire_rpc::{
+    Code,
+    client::{NO_TLS, ONLY_TLS, UNTRUSTED},
+};
+use quire_terminal::screen;
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle};
 
 use crate::{Client, Error};
@@ -98,4 +112,80 @@ pub fn connections() -> io::Result<Handle> {
     let handle = runtime.handle().clone();
     thread::Builder::new().name("connections".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
     Ok(handle)
+}
+
+/// Exit code of a command, ordered from best to worst: a script exits with its worst result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Success.
+    Done = 0,
+    /// The server refused.
+    Refused = 1,
+    /// Invalid command line or command.
+    Usage = 2,
+    /// Nothing was sent, or nothing would have been changed.
+    Unreachable = 3,
+    /// The outcome is unknown.
+    Unknown = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<&Error> for Exit {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Argument(_) => Self::Usage,
+            Error::Refused(_) => Self::Refused,
+            Error::Unreachable(_) => Self::Unreachable,
+            Error::OutcomeUnknown(_) => Self::Unknown,
+        }
+    }
+}
+
+/// Text of a fault, with what to do about it.
+pub fn fault_text(error: &Error) -> String {
+    match error {
+        Error::Refused(fault) | Error::OutcomeUnknown(fault) => fault.to_string(),
+        Error::Unreachable(fault) if fault.message.ends_with(UNTRUSTED) => {
+            format!("{fault}; --ca FILE names the certificates that are")
+        }
+        Error::Unreachable(fault)
+            if !fault.sent && ![NO_TLS, ONLY_TLS].iter().any(|it| fault.message.ends_with(it)) =>
+        {
+            format!("{fault}; is a server running there?")
+        }
+        Error::Unreachable(_) | Error::Argument(_) => error.to_string(),
+    }
+}
+
+/// A fault as JSON, with its text.
+pub fn fault_json(error: &Error, text: &str) -> Value {
+    let outcome = match error {
+        Error::OutcomeUnknown(_) => "UNKNOWN",
+        Error::Unreachable(_) => "UNREACHABLE",
+        Error::Argument(_) | Error::Refused(_) => "REFUSED",
+    };
+    let status = error.fault().map_or(Code::InvalidArgument, |fault| fault.code).name();
+    json!({ "message": text, "outcome": outcome, "status": status, "success": false })
+}
+
+/// Quotes a command line for a shell. Words with terminal control characters are escaped and cannot be typed again.
+pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"@%_-+=:,./".contains(&byte);
+    let quote = |word: &str| match word {
+        word if !screen::is_plain(word) => screen::line(word).into_owned(),
+        word if !word.is_empty() && word.bytes().all(is_bare) => word.to_owned(),
+        word => format!("'{}'", word.replace('\'', r#"'"'"'"#)),
+    };
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// Prints a text on standard error.
+pub(super) fn complain(text: &str) {
+    // If no one reads it, nothing else can be done.
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -8,6 +8,8 @@ import static io.grpc.Status.Code.UNKNOWN;
 
 import io.grpc.Metadata;
 import io.grpc.Status;
+import java.net.UnknownHostException;
+import java.security.cert.CertificateException;
 import java.time.Duration;
 import java.util.EnumSet;
 import java.util.Set;
@@ -48,6 +50,10 @@ final class Attempts {
   static final Metadata.Key<String> PUSHBACK =
       Metadata.Key.of("grpc-retry-pushback-ms", Metadata.ASCII_STRING_MARSHALLER);
 
+  /** Netty's words for a peer that does not speak HTTP/2; an alert of TLS begins with 21, 3. */
+  private static final String NO_SETTINGS =
+      "First received frame was not SETTINGS. Hex dump for first 5 bytes: ";
+
   private static final long PAUSE_FIRST = TimeUnit.MILLISECONDS.toNanos(100);
   private static final long PAUSE_MAX = TimeUnit.SECONDS.toNanos(2);
 
@@ -65,6 +71,8 @@ final class Attempts {
 
   /** How the last attempt ended that the server may have carried out. */
   private Status doubt;
+
+  private Reach doubtReach;
 
   Attempts(String address, Kind kind, int retries, long timeout, long now) {
     this.address = address;
@@ -110,20 +118,57 @@ final class Attempts {
     boolean isOpen = reach == Reach.SENT || OPEN.contains(status.getCode());
     if (kind != Kind.READ && reach != Reach.NOT_SENT && isOpen) {
       doubt = status;
+      doubtReach = reach;
     }
     if (doubt != null) {
-      return new OutcomeUnknownException(doubt);
+      return new OutcomeUnknownException(doubt, words(doubt, doubtReach));
     }
     if (reach == Reach.NOT_SENT || isOpen) {
-      return new UnreachableException(address, status, reach != Reach.NOT_SENT);
+      return new UnreachableException(status, words(status, reach), reach != Reach.NOT_SENT);
     }
     return new RefusedException(status);
   }
 
-  /** What a call ends with that the caller's thread was interrupted in. */
+  /**
+   * What a call ends with that the caller's thread was interrupted in; in a pause, if the last
+   * attempt was answered.
+   */
   QuireException interrupted(Reach reach) {
     Status status = Status.CANCELLED.withDescription("interrupted");
+    if (doubt == null && reach == Reach.ANSWERED) {
+      String words = address + " was not asked again: interrupted, and nothing was done";
+      return new UnreachableException(status, words, true);
+    }
     return fault(status, doubt == null ? reach : Reach.SENT);
+  }
+
+  /** The address, what the server did, and the first cause. */
+  private String words(Status status, Reach reach) {
+    String code = status.getCode().name();
+    String said = QuireException.said(status, "");
+    if (reach == Reach.ANSWERED) {
+      return address + " answered " + code + (said.isEmpty() ? "" : ": " + said);
+    }
+    boolean isUntrusted = false;
+    for (Throwable at = status.getCause(); at != null; at = at.getCause()) {
+      isUntrusted |= at instanceof CertificateException;
+      // The message of an unknown host is its name alone.
+      if (at.getMessage() != null && !(at instanceof UnknownHostException)) {
+        said = at.getMessage();
+      }
+    }
+    if (isUntrusted) {
+      said = "the server's certificate is not trusted: " + said;
+    } else if (said.contains(NO_SETTINGS + "1503")) {
+      said = "the server speaks TLS, and was called without; write https://";
+    } else if (said.startsWith("not an SSL/TLS record")) {
+      said = "the server does not speak TLS, and was called with it; write http://";
+    }
+    if (reach == Reach.SENT && status.getCode() == DEADLINE_EXCEEDED) {
+      said = "time is up";
+    }
+    said = said.isEmpty() ? code : said;
+    return address + (reach == Reach.SENT ? " did not answer: " : " cannot be reached: ") + said;
   }
 
   /** Whether another attempt may fare better, and does no harm. */

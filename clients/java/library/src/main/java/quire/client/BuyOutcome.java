@@ -17,8 +17,10 @@ public sealed interface BuyOutcome {
   /** Whether this is the stored answer to an earlier purchase with the same key. */
   boolean replayed();
 
-  /** The number in the transaction log; 0 if nothing was written there. */
-  long number();
+  /** The purchase's number in the transaction log; 0 if nothing was bought, or it is not said. */
+  default long number() {
+    return 0;
+  }
 
   /** Copies left after the purchase, if the store says it. */
   OptionalInt stockLeft();
@@ -28,20 +30,19 @@ public sealed interface BuyOutcome {
       implements BuyOutcome {}
 
   /** No copy is left. */
-  record SoldOut(String key, String message, boolean replayed, long number, OptionalInt stockLeft)
+  record SoldOut(String key, String message, boolean replayed, OptionalInt stockLeft)
       implements BuyOutcome {}
 
   /** Some copies are left, but fewer than were asked for. */
-  record TooFew(String key, String message, boolean replayed, long number, OptionalInt stockLeft)
+  record TooFew(String key, String message, boolean replayed, OptionalInt stockLeft)
       implements BuyOutcome {}
 
   /** There is no book with the id. */
-  record NoSuchBook(
-      String key, String message, boolean replayed, long number, OptionalInt stockLeft)
+  record NoSuchBook(String key, String message, boolean replayed, OptionalInt stockLeft)
       implements BuyOutcome {}
 
-  /** Nothing was bought, for a reason that this version of the client does not know. */
-  record Declined(String key, String message, boolean replayed, long number, OptionalInt stockLeft)
+  /** For no known reason; the message may have one. */
+  record NotBought(String key, String message, boolean replayed, OptionalInt stockLeft)
       implements BuyOutcome {}
 
   /**
@@ -53,11 +54,6 @@ public sealed interface BuyOutcome {
     @Override
     public boolean replayed() {
       return false;
-    }
-
-    @Override
-    public long number() {
-      return 0;
     }
 
     @Override

@@ -30,14 +30,24 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
   /**
    * A call and how its end is read.
    *
-   * @param settle what a fault means; null if it is one
+   * @param settle what a fault means; gives null if it is one
    */
   record Call<Q, R, T>(
       Kind kind,
       MethodDescriptor<Q, R> method,
       Q request,
       Function<R, T> read,
-      Function<QuireException, T> settle) {}
+      Function<QuireException, T> settle) {
+    /** A call all of whose faults are faults. */
+    Call(Kind kind, MethodDescriptor<Q, R> method, Q request, Function<R, T> read) {
+      this(kind, method, request, read, fault -> null);
+    }
+  }
+
+  /** The same calls on the same connections, otherwise. */
+  Calls with(CallOptions options, Duration timeout, int retries) {
+    return new Calls(connections, options, timeout, retries);
+  }
 
   /** Calls on this thread. Interrupting it ends the call. */
   <Q, R, T> T run(Call<Q, R, T> call) {
@@ -106,7 +116,7 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
       NANOSECONDS.sleep(pause);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw attempts.interrupted(reach);
+      throw attempts.interrupted(Reach.ANSWERED);
     }
   }
 

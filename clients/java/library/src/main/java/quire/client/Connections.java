@@ -55,7 +55,8 @@ final class Connections implements AutoCloseable {
   }
 
   private static ManagedChannel open(Address at, ChannelCredentials credentials) {
-    return Grpc.newChannelBuilderForAddress(at.host(), at.port(), credentials)
+    String host = at.host().replaceAll("[\\[\\]]", "");
+    return Grpc.newChannelBuilderForAddress(host, at.port(), credentials)
         .disableRetry()
         .disableServiceConfigLookUp()
         .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)

@@ -6,7 +6,7 @@ import io.grpc.Status;
 public final class OutcomeUnknownException extends QuireException {
   private static final long serialVersionUID = 1;
 
-  OutcomeUnknownException(Status status) {
-    super(status, said(status, "the server may have done it"));
+  OutcomeUnknownException(Status status, String message) {
+    super(status, message);
   }
 }

@@ -54,7 +54,10 @@ public final class QuireClient implements AutoCloseable {
     this.calls = calls;
   }
 
-  /** A client of the servers at these addresses, each {@code HOST:PORT}, without TLS. */
+  /**
+   * A client of the servers at these addresses: {@code HOST:PORT}, a host, or {@code :PORT}, with
+   * {@code https://} before it for TLS.
+   */
   public static QuireClient connect(String... addresses) {
     return builder(addresses).build();
   }
@@ -78,8 +81,7 @@ public final class QuireClient implements AutoCloseable {
       throw new IllegalArgumentException(
           "timeout is " + timeout + "; it must be from 1 ms to 365 days");
     }
-    return new QuireClient(
-        new Calls(calls.connections(), calls.options(), timeout, calls.retries()));
+    return new QuireClient(calls.with(calls.options(), timeout, calls.retries()));
   }
 
   /**
@@ -90,8 +92,7 @@ public final class QuireClient implements AutoCloseable {
     if (retries < 0) {
       throw new IllegalArgumentException("retries is " + retries + "; it must be 0 or more");
     }
-    return new QuireClient(
-        new Calls(calls.connections(), calls.options(), calls.timeout(), retries));
+    return new QuireClient(calls.with(calls.options(), calls.timeout(), retries));
   }
 
   /**
@@ -100,15 +101,13 @@ public final class QuireClient implements AutoCloseable {
    */
   public QuireClient withTraceparent(String traceparent) {
     CallOptions traced = calls.options().withOption(Trace.PARENT, traceparent);
-    return new QuireClient(
-        new Calls(calls.connections(), traced, calls.timeout(), calls.retries()));
+    return new QuireClient(calls.with(traced, calls.timeout(), calls.retries()));
   }
 
   /** The operator's calls, on the same connections. */
-  public QuireAdmin admin(String token) {
-    return new QuireAdmin(
-        new Calls(
-            calls.connections(), bearing(Optional.of(token)), calls.timeout(), calls.retries()));
+  public QuireOperator operator(String token) {
+    CallOptions bearing = calls.options().withCallCredentials(new Bearer(token));
+    return new QuireOperator(calls.with(bearing, calls.timeout(), calls.retries()));
   }
 
   /** Ends the connections, and the calls in flight with them. */
@@ -310,20 +309,16 @@ public final class QuireClient implements AutoCloseable {
         .orElse(CallOptions.DEFAULT);
   }
 
-  private static <Q, R, T> Call<Q, R, T> read(
-      MethodDescriptor<Q, R> method, Q request, Function<R, T> read) {
-    return new Call<>(READ, method, request, read, fault -> null);
-  }
-
   private static Call<HelloRequest, HelloReply, String> pingCall(String name) {
     HelloRequest request = HelloRequest.newBuilder().setName(name).build();
-    return read(BookStoreGrpc.getHelloMethod(), request, HelloReply::getHelloMessage);
+    return new Call<>(READ, BookStoreGrpc.getHelloMethod(), request, HelloReply::getHelloMessage);
   }
 
   private Page<Book> searchPage(String topic, int pageSize, String token) {
     BookTopicRequest.Builder request = BookTopicRequest.newBuilder().setTopic(topic);
     request.setPageSize(pageSize).setPageToken(token);
-    var reply = calls.run(read(BookStoreGrpc.getSearchMethod(), request.build(), it -> it));
+    var reply =
+        calls.run(new Call<>(READ, BookStoreGrpc.getSearchMethod(), request.build(), it -> it));
     return Page.of(
         reply.getBooksList(),
         Book::of,
@@ -334,7 +329,7 @@ public final class QuireClient implements AutoCloseable {
 
   private Page<Topic> topicsPage(String near, String token) {
     var request = ListTopicsRequest.newBuilder().setNear(near).setPageToken(token).build();
-    var reply = calls.run(read(BookStoreGrpc.getListTopicsMethod(), request, it -> it));
+    var reply = calls.run(new Call<>(READ, BookStoreGrpc.getListTopicsMethod(), request, it -> it));
     return Page.of(
         reply.getTopicsList(),
         topic -> new Topic(topic.getName(), topic.getBooks()),
@@ -346,7 +341,8 @@ public final class QuireClient implements AutoCloseable {
   private static Call<ItemNumberRequest, BookInfoReply, Lookup> lookupCall(int id) {
     Purchase.checkId(id);
     ItemNumberRequest request = ItemNumberRequest.newBuilder().setId(id).build();
-    return read(
+    return new Call<>(
+        READ,
         BookStoreGrpc.getLookupMethod(),
         request,
         reply -> {
@@ -427,7 +423,8 @@ public final class QuireClient implements AutoCloseable {
     Purchase.checkKey(key);
     ReceiptRequest.Builder request = ReceiptRequest.newBuilder().setNumber(number);
     request.setIdempotencyKey(ByteString.copyFromUtf8(key));
-    return read(
+    return new Call<>(
+        READ,
         BookStoreGrpc.getReceiptMethod(),
         request.build(),
         reply -> {
@@ -442,16 +439,15 @@ public final class QuireClient implements AutoCloseable {
     boolean replayed = reply.getReplayed();
     OptionalInt left =
         reply.hasStockLeft() ? OptionalInt.of(reply.getStockLeft()) : OptionalInt.empty();
-    long number = reply.getPurchaseNumber();
+    // Every server says if it was bought; later ones also say why not.
     if (reply.getSuccess()) {
-      return new BuyOutcome.Bought(key, message, replayed, number, left);
+      return new BuyOutcome.Bought(key, message, replayed, reply.getPurchaseNumber(), left);
     }
     return switch (reply.getOutcome()) {
-      case BUY_OUTCOME_SOLD_OUT -> new BuyOutcome.SoldOut(key, message, replayed, number, left);
-      case BUY_OUTCOME_TOO_FEW -> new BuyOutcome.TooFew(key, message, replayed, number, left);
-      case BUY_OUTCOME_NO_SUCH_BOOK ->
-          new BuyOutcome.NoSuchBook(key, message, replayed, number, left);
-      default -> new BuyOutcome.Declined(key, message, replayed, number, left);
+      case BUY_OUTCOME_SOLD_OUT -> new BuyOutcome.SoldOut(key, message, replayed, left);
+      case BUY_OUTCOME_TOO_FEW -> new BuyOutcome.TooFew(key, message, replayed, left);
+      case BUY_OUTCOME_NO_SUCH_BOOK -> new BuyOutcome.NoSuchBook(key, message, replayed, left);
+      default -> new BuyOutcome.NotBought(key, message, replayed, left);
     };
   }
 
@@ -469,12 +465,8 @@ public final class QuireClient implements AutoCloseable {
   private static Call<Kv.PutRequest, Kv.PutResponse, Long> putCall(Write write) {
     Kv.PutRequest.Builder request = Kv.PutRequest.newBuilder().setKey(write.key());
     request.setValue(write.value()).setTimeToLiveMs(anyVersion(write).timeToLiveMs());
-    return new Call<>(
-        WRITE,
-        KeyRangeServiceGrpc.getPutMethod(),
-        request.build(),
-        Kv.PutResponse::getVersion,
-        fault -> null);
+    var method = KeyRangeServiceGrpc.getPutMethod();
+    return new Call<>(WRITE, method, request.build(), Kv.PutResponse::getVersion);
   }
 
   private static Write anyVersion(Write write) {
@@ -530,7 +522,8 @@ public final class QuireClient implements AutoCloseable {
     if (after != null) {
       request.setStartAfter(after);
     }
-    var reply = calls.run(read(KeyRangeServiceGrpc.getScanMethod(), request.build(), it -> it));
+    var reply =
+        calls.run(new Call<>(READ, KeyRangeServiceGrpc.getScanMethod(), request.build(), it -> it));
     return new Page<>(
         reply.getEntriesList().stream().map(Entry::of).toList(),
         "",

@@ -27,6 +27,10 @@ public final class QuireClientBuilder {
       throw new IllegalArgumentException("there is no address; give one, as 127.0.0.1:10086");
     }
     this.addresses = Arrays.stream(addresses).map(Address::parse).toList();
+    tls = this.addresses.stream().anyMatch(Address::isTls);
+    if (tls && !this.addresses.stream().allMatch(Address::isTls)) {
+      throw new IllegalArgumentException("write https:// before each address, or before none");
+    }
   }
 
   /** Speaks TLS; with servers that the system trusts, unless {@link #trust} says otherwise. */

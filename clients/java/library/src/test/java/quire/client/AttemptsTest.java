@@ -52,7 +52,7 @@ class AttemptsTest {
         assertThrows(
             UnreachableException.class,
             () -> purchase.pauseAfter(Status.UNAVAILABLE, null, Reach.NOT_SENT, 0));
-    assertEquals(false, fault.connected());
+    assertEquals(false, fault.sent());
   }
 
   @Test
@@ -76,6 +76,29 @@ class AttemptsTest {
     assertEquals(
         "books:10086 cannot be reached: the server's certificate is not trusted: no path",
         purchase.fault(status, Reach.NOT_SENT).getMessage());
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "First received frame was not SETTINGS. Hex dump for first 5 bytes: 1503030002",
+        "not an SSL/TLS record: 000012040000"
+      })
+  void aSideWithoutTlsIsNamed(String cause) {
+    Status status = Status.UNAVAILABLE.withCause(new IOException(cause));
+    String message = purchase.fault(status, Reach.NOT_SENT).getMessage();
+    assertTrue(
+        message.matches("books:10086 cannot be reached: the server .*speaks? TLS.*"), message);
+  }
+
+  @Test
+  void aFaultSaysWhatTheServerDid() {
+    Status status = Status.UNAVAILABLE.withDescription("later");
+    Attempts read = new Attempts(ADDRESS, Kind.READ, 0, TIMEOUT, 0);
+    assertEquals(
+        "books:10086 answered UNAVAILABLE: later", read.fault(status, Reach.ANSWERED).getMessage());
+    assertEquals(
+        "books:10086 did not answer: later", purchase.fault(status, Reach.SENT).getMessage());
   }
 
   @ParameterizedTest
@@ -145,6 +168,14 @@ class AttemptsTest {
     purchase.pauseAfter(Status.UNAVAILABLE, null, Reach.SENT, 0);
     var fault = purchase.interrupted(Reach.NOT_SENT);
     assertEquals(OutcomeUnknownException.class, fault.getClass());
+    assertEquals(Status.Code.CANCELLED, fault.code());
+  }
+
+  @Test
+  void anInterruptOfAPauseAfterARefusalHasDoneNothing() {
+    purchase.pauseAfter(Status.RESOURCE_EXHAUSTED, null, Reach.ANSWERED, 0);
+    var fault = purchase.interrupted(Reach.ANSWERED);
+    assertEquals(UnreachableException.class, fault.getClass());
     assertEquals(Status.Code.CANCELLED, fault.code());
   }
 

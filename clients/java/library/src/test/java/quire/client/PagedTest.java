@@ -22,6 +22,6 @@ class PagedTest {
     assertThrows(IllegalArgumentException.class, () -> Purchase.of(1).quantity(0));
     assertThrows(IllegalArgumentException.class, () -> Purchase.of(1).key("ü".repeat(33)));
     assertThrows(IllegalArgumentException.class, () -> Address.parse("::1:80"));
-    assertEquals(new Address("::1", 80), Address.parse("[::1]:80"));
+    assertEquals(new Address("[::1]", 80, false), Address.parse("[::1]:80"));
   }
 }

@@ -1,30 +1,28 @@
 package quire.cli;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static quire.connect.Text.plain;
 
 import com.google.gson.JsonObject;
 import io.grpc.Status;
 import java.io.BufferedReader;
-import java.io.IOException;
 import java.io.InputStreamReader;
 import java.math.BigDecimal;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.function.Function;
 import java.util.function.Supplier;
-import java.util.function.ToIntFunction;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.jline.reader.EndOfFileException;
 import org.jline.reader.LineReader;
 import org.jline.reader.LineReaderBuilder;
 import org.jline.reader.UserInterruptException;
-import org.jline.reader.impl.completer.StringsCompleter;
 import org.jline.utils.Signals;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -37,17 +35,14 @@ import picocli.CommandLine.ScopeType;
 import picocli.CommandLine.Spec;
 import quire.client.Book;
 import quire.client.BuyOutcome;
-import quire.client.Page;
 import quire.client.Purchase;
 import quire.client.QuireClient;
 import quire.client.QuireException;
-import quire.client.Receipt;
 import quire.client.RefusedException;
 import quire.client.Reservation;
-import quire.client.Topic;
-import quire.client.UnreachableException;
 import quire.connect.Connect;
 import quire.connect.Json;
+import quire.connect.Text;
 
 /** {@code quire-client}: the shopper's commands, one, or those of a prompt or a pipe. */
 @Command(
@@ -58,17 +53,17 @@ import quire.connect.Json;
     description = {
       "Buys books of a Quire server, and asks what it has.%n",
       "Without a command: a prompt on a terminal, else commands from standard input, one a line.%n",
-      "Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was done; 4 the"
-          + " outcome is unknown. Several commands end with the highest of theirs.%n"
+      "Exit codes: 0 done; 1 refused; 2 usage; 3 unreachable; 4 unknown; of several the highest.%n"
     })
 public final class Main implements Callable<Integer> {
   private static final int REFUSED = 1;
-  private static final int UNREACHABLE = 3;
-  private static final int UNKNOWN = 4;
+  // Exit codes of faults that are no refusals.
+  private static final Map<String, Integer> FAULTS = Map.of("UNREACHABLE", 3, "UNKNOWN", 4);
 
   @Mixin private Connect connect;
   @Spec private CommandSpec spec;
 
+  // With the default it may be given twice.
   @Option(
       names = "--json",
       scope = ScopeType.INHERIT,
@@ -76,10 +71,7 @@ public final class Main implements Callable<Integer> {
       description = "Print each answer as one line of JSON.")
   private boolean isJson;
 
-  @Option(
-      names = "--key",
-      scope = ScopeType.INHERIT,
-      description = "Makes a purchase or reservation happen once, 1 to 64 bytes; random if absent.")
+  @Option(names = "--key", scope = ScopeType.INHERIT, description = "1 to 64 bytes; else random.")
   private String key;
 
   @Parameters(
@@ -90,8 +82,6 @@ public final class Main implements Callable<Integer> {
   private String address;
 
   private final String[] given;
-
-  /** Made with the first command, and used by all lines. */
   private QuireClient client;
 
   private Main(String[] given, QuireClient client) {
@@ -112,20 +102,20 @@ public final class Main implements Callable<Integer> {
 
   /** Runs each line; the exit code is the highest of theirs, so that a script misses no failure. */
   @Override
-  public Integer call() throws IOException {
-    if (Arrays.asList(given).contains(address) && !address.matches("(?s)localhost|.*[:.].*")) {
+  public Integer call() throws Exception {
+    if (List.of(given).contains(address) && !address.matches("(?s)localhost|.*[:.].*")) {
       throw new IllegalArgumentException("there is no command '" + address + "'; help lists them");
     }
     try (QuireClient client = client()) {
       var input = new BufferedReader(new InputStreamReader(System.in, UTF_8));
       Callable<String> lines = Boolean.getBoolean("quire.terminal") ? prompt() : input::readLine;
       int worst = ExitCode.OK;
-      for (String line = next(lines); line != null; line = next(lines)) {
+      for (String line = lines.call(); line != null; line = lines.call()) {
         String[] words = line.strip().split("\\s+");
         if (words[0].equals("exit")) {
           break;
         } else if (!words[0].isEmpty()) {
-          var all = Stream.concat(Arrays.stream(given), Arrays.stream(words));
+          var all = Stream.of(given, words).flatMap(Stream::of);
           worst = Math.max(worst, new Main(given, client).execute(all.toArray(String[]::new)));
         }
       }
@@ -135,28 +125,21 @@ public final class Main implements Callable<Integer> {
 
   private Callable<String> prompt() {
     String state = System.getenv().getOrDefault("XDG_STATE_HOME", "");
-    Path home = Path.of(System.getProperty("user.home"), ".local", "state");
+    String folder = state.isEmpty() ? System.getProperty("user.home") + "/.local/state" : state;
     LineReader reader =
         LineReaderBuilder.builder()
-            .completer(new StringsCompleter(spec.subcommands().keySet()))
             .option(LineReader.Option.DISABLE_EVENT_EXPANSION, true)
-            .variable(
-                LineReader.HISTORY_FILE,
-                (state.isEmpty() ? home : Path.of(state)).resolve("quire/client_history.java"))
+            .variable(LineReader.HISTORY_FILE, folder + "/quire/client_history.java")
             .build();
-    return () -> reader.readLine("quire client> ");
-  }
-
-  private static String next(Callable<String> lines) throws IOException {
-    try {
-      return lines.call();
-    } catch (UserInterruptException e) {
-      return "";
-    } catch (EndOfFileException e) {
-      return null;
-    } catch (Exception e) {
-      throw new IOException("cannot read commands", e);
-    }
+    return () -> {
+      try {
+        return reader.readLine("quire client> ");
+      } catch (UserInterruptException e) {
+        return "";
+      } catch (EndOfFileException e) {
+        return null;
+      }
+    };
   }
 
   private QuireClient client() {
@@ -171,50 +154,37 @@ public final class Main implements Callable<Integer> {
     String greeting = client.ping("quire client");
     long took = (System.nanoTime() - start) / 1000;
     String text = plain(greeting) + " (" + BigDecimal.valueOf(took / 10, 2) + " ms)";
-    return show(
-        ExitCode.OK, Json.object("success", true, "message", greeting, "microseconds", took), text);
+    return show(Json.object("success", true, "message", greeting, "microseconds", took), text);
   }
 
   @Command(description = "Lists the topics, or those near a text.")
   int topics(@Parameters(arity = "0..*") List<String> text) {
     String near = text == null ? "" : String.join(" ", text);
-    List<Topic> topics = client().topicsNear(near).stream().toList();
-    String lines =
-        topics.stream()
-            .map(topic -> "%8d  %s".formatted(topic.books(), plain(topic.name())))
-            .collect(Collectors.joining("\n"));
-    JsonObject json =
-        Json.object("success", true, "topics", topics.stream().map(Json::object).toList());
-    return show(ExitCode.OK, json, topics.isEmpty() ? "there is no such topic" : lines);
+    var topics = client().topicsNear(near).stream().toList();
+    var json = Json.object("success", true, "topics", topics.stream().map(Json::object).toList());
+    var shown = lines(topics, it -> "%8d  %s".formatted(it.books(), plain(it.name())), "no topics");
+    return show(json, shown);
   }
 
   @Command(description = "Lists the books of a topic.")
   int search(@Parameters(arity = "1..*") List<String> topic) {
     String name = String.join(" ", topic);
-    Page<Book> first = client().search(name).firstPage();
-    List<Book> books = new ArrayList<>(first.items());
-    for (var page = first.next(); page.isPresent(); page = page.get().next()) {
-      books.addAll(page.get().items());
-    }
-    JsonObject json =
-        Json.object(
-            "success", true,
-            "message", first.message(),
-            "books", books.stream().map(Json::object).toList());
+    List<Book> books = client().search(name).stream().toList();
+    String none = books.isEmpty() ? "no book has the topic '" + name + "'" : "";
+    var listed = books.stream().map(Json::object).toList();
+    var json = Json.object("success", true, "message", none, "books", listed);
     List<String> near = books.isEmpty() ? near(name) : List.of();
-    String text = plain(first.message());
     if (!near.isEmpty()) {
       json.add("near", Json.object("near", near).get("near"));
-      text += "; near it: " + plain(String.join(", ", near));
+      none += "; near it: " + String.join(", ", near);
     }
-    String lines = books.stream().map(Main::line).collect(Collectors.joining("\n"));
-    return show(ExitCode.OK, json, books.isEmpty() ? text : lines);
+    return show(json, lines(books, Main::line, plain(none)));
   }
 
   /** Topics near one that has no books; none from a server that cannot say. */
   private List<String> near(String topic) {
     try {
-      return client().topicsNear(topic).firstPage().items().stream().map(Topic::name).toList();
+      return client().topicsNear(topic).stream().map(it -> it.name()).toList();
     } catch (QuireException e) {
       return List.of();
     }
@@ -224,43 +194,26 @@ public final class Main implements Callable<Integer> {
   int lookup(@Parameters int id) {
     var found = client().lookup(id);
     JsonObject book = found.book().map(Json::object).orElse(null);
-    JsonObject json =
-        Json.object("success", book != null, "message", found.message(), "book", book);
-    String text = found.book().map(Main::line).orElse(plain(found.message()));
-    return show(book == null ? REFUSED : ExitCode.OK, json, text);
+    var json = Json.object("success", book != null, "message", found.message(), "book", book);
+    return show(json, found.book().map(Main::line).orElse(plain(found.message())));
+  }
+
+  @Command(description = "Shows the receipt of a purchase, for `quire receipt FILE --key KEY`.")
+  int receipt(@Parameters long number, @Parameters(paramLabel = "<key>") String purchaseKey) {
+    var found = client().receipt(number, purchaseKey);
+    String receipt = found.receipt().map(it -> it.text()).orElse(null);
+    String logKey = found.receipt().map(it -> it.logKey()).orElse(null);
+    var json = Json.object("success", receipt != null, "message", found.message());
+    json.addProperty("receipt", receipt);
+    json.addProperty("log_key", logKey);
+    String text = receipt == null ? found.message() : receipt;
+    return show(json, lines(text.lines().toList(), Text::plain, ""));
   }
 
   @Command(description = "Buys one copy, or as many as you say.")
   int buy(@Parameters int id, @Parameters(arity = "0..1", defaultValue = "1") int quantity) {
     Purchase purchase = purchase(id, quantity);
-    return once(purchase.key(), () -> client().buy(purchase), outcome -> bought(purchase, outcome));
-  }
-
-  private int bought(Purchase purchase, BuyOutcome outcome) {
-    int id = purchase.id();
-    if (outcome instanceof BuyOutcome.Unknown unknown) {
-      List<String> words = new ArrayList<>(List.of("buy", "" + id));
-      words.addAll(purchase.quantity() == 1 ? List.of() : List.of("" + purchase.quantity()));
-      String what = "book " + id + " was bought";
-      return unknown(purchase.key(), unknown.code(), what, "buys", true, words);
-    }
-    boolean isBought = outcome instanceof BuyOutcome.Bought;
-    // NoSuchBook is NO_SUCH_BOOK.
-    String name = outcome.getClass().getSimpleName().replaceAll("(?<=.)([A-Z])", "_$1");
-    boolean isKnown = !(outcome instanceof BuyOutcome.Declined);
-    var left = outcome.stockLeft();
-    JsonObject json =
-        Json.object(
-            "success", isBought,
-            "message", outcome.message(),
-            "key", outcome.key(),
-            "outcome", "BUY_OUTCOME_" + (isKnown ? name.toUpperCase(Locale.ROOT) : "UNSPECIFIED"),
-            "purchase_number", outcome.number(),
-            "replayed", outcome.replayed(),
-            "stock_left", left.isPresent() ? left.getAsInt() : null);
-    String text = plain(outcome.message()) + " (purchase " + outcome.number() + ")";
-    text += outcome.replayed() ? "; this key was sent before, nothing was bought again" : "";
-    return show(isBought ? ExitCode.OK : REFUSED, json, text);
+    return once(purchase.key(), () -> bought(client().buy(purchase)));
   }
 
   @Command(description = "Holds one copy, or as many as you say, for some seconds.")
@@ -270,161 +223,128 @@ public final class Main implements Callable<Integer> {
       @Parameters(arity = "0..1") Long seconds) {
     Purchase purchase = purchase(id, quantity);
     var time = Optional.ofNullable(seconds).map(Duration::ofSeconds);
-    List<String> words = new ArrayList<>(List.of("reserve", "" + id));
-    words.addAll(quantity == 1 && seconds == null ? List.of() : List.of("" + quantity));
-    words.addAll(seconds == null ? List.of() : List.of("" + seconds));
-    String what = "book " + id + " was reserved";
-    return once(
-        purchase.key(), () -> client().reserve(purchase, time), it -> show(it, what, true, words));
+    return once(purchase.key(), () -> reserved(client().reserve(purchase, time)));
   }
 
   @Command(description = "Buys what a reservation holds.")
-  int confirm(@Parameters(paramLabel = "<key>") String reservation) {
-    return settle(reservation, () -> client().confirm(reservation), "confirm", "confirmed");
+  int confirm(@Parameters(paramLabel = "<key>") String held) {
+    return once(held, () -> reserved(client().confirm(held)));
   }
 
   @Command(description = "Gives back what a reservation holds.")
-  int release(@Parameters(paramLabel = "<key>") String reservation) {
-    return settle(reservation, () -> client().release(reservation), "release", "released");
+  int release(@Parameters(paramLabel = "<key>") String held) {
+    return once(held, () -> reserved(client().release(held)));
   }
 
-  private int settle(String key, Supplier<Reservation> call, String command, String done) {
-    String what = "the reservation was " + done;
-    return once(key, call, it -> show(it, what, false, List.of(command, key)));
-  }
-
-  private int show(Reservation made, String what, boolean hasFlag, List<String> words) {
-    if (made.code().isPresent()) {
-      return unknown(made.key(), made.code().get(), what, "does", hasFlag, words);
-    }
-    JsonObject json = Json.object(made);
-    json.addProperty("outcome", "RESERVATION_OUTCOME_" + made.outcome());
-    String text = plain(made.message());
-    boolean isHeld = made.outcome() == Reservation.Outcome.HELD;
-    text += isHeld ? " (key " + plain(made.key()) + ")" : "";
-    boolean isByCall = made.replayed() && made.outcome() != Reservation.Outcome.EXPIRED;
-    text += isByCall ? "; an earlier call did it" : "";
-    return show(made.success() ? ExitCode.OK : REFUSED, json, text);
-  }
-
-  @Command(description = "Shows the receipt of a purchase, for `quire receipt FILE --key KEY`.")
-  int receipt(@Parameters long number, @Parameters(paramLabel = "<key>") String purchaseKey) {
-    var found = client().receipt(number, purchaseKey);
-    String receipt = found.receipt().map(Receipt::text).orElse(null);
-    JsonObject json =
-        Json.object(
-            "success",
-            receipt != null,
-            "message",
-            found.message(),
-            "receipt",
-            receipt,
-            "log_key",
-            found.receipt().map(Receipt::logKey).orElse(null));
-    String said = receipt == null ? found.message() : receipt;
-    String text = said.lines().map(Main::plain).collect(Collectors.joining("\n"));
-    return show(receipt == null ? REFUSED : ExitCode.OK, json, text);
-  }
+  @Command(description = "Leaves.")
+  void exit() {}
 
   private Purchase purchase(int id, int quantity) {
     Purchase purchase = Purchase.of(id).quantity(quantity);
     return key == null ? purchase : purchase.key(key);
   }
 
-  /** Shows what came of a call with a key; Ctrl-C leaves it in doubt. */
-  private <T> int once(String key, Supplier<T> call, ToIntFunction<T> show) {
-    T outcome;
+  private static JsonObject bought(BuyOutcome outcome) {
+    if (outcome instanceof BuyOutcome.Unknown unknown) {
+      return fault("UNKNOWN", unknown.code(), unknown.message());
+    }
+    JsonObject json = Json.object(outcome);
+    String name = Json.name(outcome).toUpperCase(Locale.ROOT).replace("NOT_BOUGHT", "UNSPECIFIED");
+    json.addProperty("outcome", "BUY_OUTCOME_" + name);
+    return json;
+  }
+
+  private static JsonObject reserved(Reservation made) {
+    if (made.code().isPresent()) {
+      return fault("UNKNOWN", made.code().get(), made.message());
+    }
+    JsonObject json = Json.object(made);
+    json.addProperty("outcome", "RESERVATION_OUTCOME_" + made.outcome());
+    return json;
+  }
+
+  /** Shows what came of a call that its key makes happen once; Ctrl-C leaves it in doubt. */
+  private int once(String key, Supplier<JsonObject> call) {
+    JsonObject json;
     Object before = Signals.register("INT", Thread.currentThread()::interrupt);
     try {
-      outcome = call.get();
+      json = call.get();
     } catch (QuireException fault) {
-      return fault(fault, "key", key);
+      json = fault(fault);
     } finally {
       Signals.unregister("INT", before);
     }
-    return show.applyAsInt(outcome);
+    json.addProperty("key", key);
+    String message = json.get("message").getAsString();
+    boolean isReplayed = json.has("replayed") && json.get("replayed").getAsBoolean();
+    long number = json.has("purchase_number") ? json.get("purchase_number").getAsLong() : 0;
+    String bought = number > 0 ? " (purchase " + number + ")" : "";
+    String more = bought + (isReplayed ? "; the answer to an earlier call" : "");
+    switch (json.get("outcome").getAsString()) {
+      case "RESERVATION_OUTCOME_HELD" -> more = " (key " + plain(key) + ")" + more;
+      case "RESERVATION_OUTCOME_EXPIRED" -> more = "";
+      case "UNKNOWN" -> {
+        var typed = spec.commandLine().getParseResult().subcommand();
+        List<String> words = new ArrayList<>(List.of(typed.commandSpec().name()));
+        typed.matchedPositionals().forEach(it -> words.addAll(it.originalStringValues()));
+        message = "it is not known whether '" + String.join(" ", words) + "' was done: " + message;
+        String again = again(key, words);
+        json.addProperty("message", message);
+        json.addProperty("command", again);
+        more = "; this asks, and does nothing twice:\n    " + plain(again);
+      }
+      default -> {}
+    }
+    return show(json, plain(message) + more);
   }
 
-  @Command(description = "Leaves.")
-  void exit() {}
-
-  /** Shows the command that asks for the outcome of a call with a key, a flag or in its words. */
-  private int unknown(
-      String key, Status.Code code, String what, String does, boolean hasFlag, List<String> call) {
-    List<String> words = new ArrayList<>(List.of("quire-client"));
-    words.addAll(hasFlag ? List.of("--key", key) : List.of());
-    words.addAll(isJson ? List.of("--json") : List.of());
-    words.addAll(connect.files());
-    words.add(address);
-    words.addAll(call);
-    String command = words.stream().map(Main::quoted).collect(Collectors.joining(" "));
-    String text = "it is not known whether " + what + ": " + cause(code);
-    JsonObject json = fault("UNKNOWN", code, text, "key", key, "command", command);
-    String then = "; this asks, and " + does + " nothing twice:\n    " + plain(command);
-    return show(UNKNOWN, json, text + then);
+  /** The command line that sends a command again. */
+  private String again(String key, List<String> words) {
+    List<String> line = new ArrayList<>(List.of("quire-client"));
+    if (List.of("buy", "reserve").contains(words.get(0))) {
+      line.addAll(key.startsWith("-") ? List.of("--key=" + key) : List.of("--key", key));
+    }
+    line.addAll(isJson ? List.of("--json") : List.of());
+    line.addAll(connect.files());
+    line.addAll(List.of(address, words.remove(0)));
+    line.addAll(words.get(0).startsWith("-") ? List.of("--") : List.of());
+    line.addAll(words);
+    return line.stream().map(Text::quoted).collect(Collectors.joining(" "));
   }
 
   /** Shows a fault of the store's, or that the words are not understood. */
   private int failed(Exception wrong, CommandLine command) {
     if (wrong instanceof QuireException fault) {
-      return fault(fault);
+      return show(fault(fault), plain(fault.getMessage()));
     }
     command.getErr().println("quire-client: " + plain(String.valueOf(wrong.getMessage())));
     return wrong instanceof IllegalArgumentException ? ExitCode.USAGE : REFUSED;
   }
 
-  private int fault(QuireException fault, Object... more) {
-    Status.Code code = fault.code();
-    if (fault instanceof RefusedException) {
-      String said = fault.getMessage().isEmpty() ? code.name() : fault.getMessage();
-      return show(REFUSED, fault("REFUSED", code, said, more), plain(said));
-    }
-    boolean isSent = fault instanceof UnreachableException unreachable && unreachable.connected();
-    String text = isSent ? address + " did not answer: " + cause(code) : fault.getMessage();
-    Status.Code shown = isSent ? code : Status.Code.UNAVAILABLE;
-    return show(UNREACHABLE, fault("UNREACHABLE", shown, text, more), plain(text));
+  private static JsonObject fault(QuireException fault) {
+    String outcome = fault instanceof RefusedException ? "REFUSED" : "UNREACHABLE";
+    return fault(outcome, fault.code(), fault.getMessage());
   }
 
-  private static JsonObject fault(String outcome, Status.Code code, String text, Object... more) {
-    JsonObject json = Json.object(more);
-    json.addProperty("success", false);
-    json.addProperty("message", text);
-    json.addProperty("outcome", outcome);
-    json.addProperty("status", code.name());
-    return json;
+  private static JsonObject fault(String outcome, Status.Code code, String message) {
+    return Json.object(
+        "success", false, "message", message, "outcome", outcome, "status", code.name());
   }
 
-  private int show(int exit, JsonObject json, String text) {
-    boolean isFault = json.has("status") && !isJson;
-    (isFault ? System.err : System.out).println(isJson ? Json.line(json) : text);
-    return exit;
+  private int show(JsonObject json, String text) {
+    boolean isFault = json.has("status");
+    (isFault && !isJson ? System.err : System.out).println(isJson ? Json.line(json) : text);
+    int exit = json.get("success").getAsBoolean() ? ExitCode.OK : REFUSED;
+    return isFault ? FAULTS.getOrDefault(json.get("outcome").getAsString(), REFUSED) : exit;
   }
 
-  private static String cause(Status.Code code) {
-    return switch (code) {
-      case DEADLINE_EXCEEDED -> "time is up";
-      case CANCELLED -> "interrupted";
-      case UNKNOWN -> "the server failed";
-      default -> "the connection broke, or the server is not available";
-    };
+  private static <T> String lines(List<T> items, Function<T, String> line, String none) {
+    return items.isEmpty() ? none : items.stream().map(line).collect(Collectors.joining("\n"));
   }
 
   private static String line(Book book) {
-    return "%10d  %9s  %6d left  %s (%s)"
-        .formatted(
-            book.id(),
-            BigDecimal.valueOf(book.priceCents(), 2).toPlainString(),
-            book.stock(),
-            plain(book.title()),
-            plain(book.topic()));
-  }
-
-  /** The text of others, without what acts on a terminal. */
-  private static String plain(String text) {
-    return text.replaceAll("[\\p{Cc}\\p{Cf}]", "\ufffd");
-  }
-
-  private static String quoted(String word) {
-    return word.matches("[A-Za-z0-9@%_+=:,./-]+") ? word : "'" + word.replace("'", "'\\''") + "'";
+    BigDecimal price = BigDecimal.valueOf(book.priceCents(), 2);
+    String text = "%10d  %9s  %6d left  ".formatted(book.id(), price, book.stock());
+    return text + plain(book.title()) + " (" + plain(book.topic()) + ")";
   }
 }

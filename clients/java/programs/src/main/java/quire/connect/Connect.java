@@ -18,9 +18,6 @@ import quire.client.QuireClientBuilder;
 
 /** Flags that say how to reach a store, of the command line and the driver. */
 public final class Connect {
-  private static final Pattern ADDRESS =
-      Pattern.compile(
-          "(?:(https?)://)?([A-Za-z0-9._-]*|\\[[0-9A-Fa-f:.]+])(?::([0-9]{1,5}))?(?<!/)/?");
   private static final int RETRIES_MAX = 1_000_000;
 
   @Option(
@@ -71,27 +68,15 @@ public final class Connect {
    * @throws IllegalArgumentException if a flag or an address is wrong
    */
   public QuireClient client(String text) {
-    boolean isTls = text.contains("https://");
-    String[] addresses = text.split(",", -1);
-    for (int i = 0; i < addresses.length; i++) {
-      Matcher found = ADDRESS.matcher(addresses[i]);
-      if (!found.matches() || addresses[i].isEmpty() || isTls != "https".equals(found.group(1))) {
-        throw new IllegalArgumentException(
-            "'" + addresses[i] + "' is no address; it must be HOST:PORT, as 127.0.0.1:10086");
-      }
-      String host = found.group(2).isEmpty() ? "127.0.0.1" : found.group(2);
-      addresses[i] = host + ":" + (found.group(3) == null ? "10086" : found.group(3));
-    }
     if ((certificate == null) != (keyFile == null) || retries < 0 || retries > RETRIES_MAX) {
       throw new IllegalArgumentException(
           "--certificate and --key-file belong together, and --retries must be 0 to 1000000");
     }
-    QuireClientBuilder builder = QuireClient.builder(addresses);
+    QuireClientBuilder builder = QuireClient.builder(text.split(",", -1));
     if (token != null && !token.isEmpty()) {
       builder.token(token);
     }
-    if (isTls) {
-      builder.tls();
+    if (text.contains("https://")) {
       if (ca != null) {
         builder.trust(ca);
       }

@@ -7,6 +7,7 @@ import com.google.gson.JsonObject;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
+import quire.client.BuyOutcome;
 import quire.client.Reservation;
 
 /** JSON as the programs print it. */
@@ -34,6 +35,18 @@ public final class Json {
     return GSON.toJsonTree(value).getAsJsonObject();
   }
 
+  /** A purchase, its outcome in small letters. */
+  public static JsonObject object(BuyOutcome made) {
+    return object(
+        "outcome", name(made),
+        "success", made instanceof BuyOutcome.Bought,
+        "message", made.message(),
+        "key", made.key(),
+        "purchase_number", made.number(),
+        "replayed", made.replayed(),
+        "stock_left", made.stockLeft().isPresent() ? made.stockLeft().getAsInt() : null);
+  }
+
   /** A reservation, its outcome in small letters. */
   public static JsonObject object(Reservation made) {
     return object(
@@ -47,6 +60,12 @@ public final class Json {
         "replayed", made.replayed(),
         "stock_left", made.stockLeft().isPresent() ? made.stockLeft().getAsInt() : null,
         "until_ms", made.untilMs());
+  }
+
+  /** The name of what is an outcome by its class: of NoSuchBook it is no_such_book. */
+  public static String name(Object outcome) {
+    String name = outcome.getClass().getSimpleName();
+    return name.replaceAll("(?<=.)([A-Z])", "_$1").toLowerCase(Locale.ROOT);
   }
 
   /** One line. */

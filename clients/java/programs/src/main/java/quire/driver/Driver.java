@@ -16,7 +16,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
-import java.util.Locale;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.concurrent.Callable;
@@ -39,9 +38,9 @@ import quire.client.Lookup;
 import quire.client.OutcomeUnknownException;
 import quire.client.PriceChange;
 import quire.client.Purchase;
-import quire.client.QuireAdmin;
 import quire.client.QuireClient;
 import quire.client.QuireException;
+import quire.client.QuireOperator;
 import quire.client.Receipt;
 import quire.client.RefusedException;
 import quire.client.Reservation;
@@ -124,11 +123,19 @@ public final class Driver implements Callable<Void> {
           e instanceof RefusedException
               ? "refused"
               : e instanceof OutcomeUnknownException ? "outcome_unknown" : "unreachable";
-      return Json.object("error", error, "code", e.code().name(), "message", e.getMessage());
+      var fault = Json.object("error", error, "code", e.code().name(), "message", e.getMessage());
+      if (request.has("cause")) {
+        fault.addProperty("cause", root(e).toString());
+      }
+      return fault;
     } catch (RuntimeException e) {
       // A wrong argument, or a request that lacks one.
       return Json.object("error", "argument", "message", e.toString());
     }
+  }
+
+  private static Throwable root(Throwable fault) {
+    return fault.getCause() == null ? fault : root(fault.getCause());
   }
 
   private JsonObject call(QuireClient client, JsonObject request) {
@@ -175,7 +182,7 @@ public final class Driver implements Callable<Void> {
         UpdateOutcome update = got(client.updateAsync(write(request)));
         yield update instanceof UpdateOutcome.Updated updated
             ? Json.object("version", updated.version())
-            : Json.object("outcome", name(update));
+            : Json.object("outcome", Json.name(update));
       }
       case "get" -> {
         Entry entry = got(client.getAsync(bytes(request, "key"))).orElse(null);
@@ -208,7 +215,7 @@ public final class Driver implements Callable<Void> {
     };
   }
 
-  private static JsonObject call(QuireAdmin admin, JsonObject request) {
+  private static JsonObject call(QuireOperator admin, JsonObject request) {
     return switch (request.get("call").getAsString()) {
       case "list" -> Json.object("ids", admin.list().stream().map(Book::id).toList());
       case "restock" -> {
@@ -275,7 +282,8 @@ public final class Driver implements Callable<Void> {
   private static JsonObject buy(QuireClient client, JsonObject request) {
     BuyOutcome outcome = got(client.buyAsync(purchase(request)));
     JsonObject answer =
-        Json.object("outcome", name(outcome), "key", outcome.key(), "replayed", outcome.replayed());
+        Json.object(
+            "outcome", Json.name(outcome), "key", outcome.key(), "replayed", outcome.replayed());
     outcome.stockLeft().ifPresent(left -> answer.addProperty("stock_left", left));
     if (outcome instanceof BuyOutcome.Bought) {
       answer.addProperty("number", outcome.number());
@@ -291,28 +299,22 @@ public final class Driver implements Callable<Void> {
       List<String> keys = new ArrayList<>();
       while (kinds.size() < request.get("events").getAsInt()) {
         WatchEvent event = events.next();
-        kinds.add(name(event));
+        kinds.add(Json.name(event));
         keys.add(base64(event.key()));
       }
       return Json.object("kinds", kinds, "keys", keys);
     }
   }
 
-  /** NoSuchBook is no_such_book. */
-  private static String name(Object outcome) {
-    String name = outcome.getClass().getSimpleName();
-    return name.replaceAll("(?<=.)([A-Z])", "_$1").toLowerCase(Locale.ROOT);
-  }
-
   private static String text(JsonObject request, String name) {
     return request.get(name).getAsString();
   }
 
-  private QuireAdmin admin(QuireClient client) {
+  private QuireOperator admin(QuireClient client) {
     if (connect.token == null) {
       throw new IllegalArgumentException("an operator's call needs --token");
     }
-    return client.admin(connect.token);
+    return client.operator(connect.token);
   }
 
   /** The command line uses the forms that wait; the driver uses the others. */

@@ -20,13 +20,14 @@ import quire.client.wire.Bookstore.UpdatePriceReply;
 import quire.client.wire.Bookstore.UpdatePriceRequest;
 
 /**
- * The operator's calls; {@link QuireClient#admin} makes one, which ends with its client. They throw
- * {@link QuireException}; its {@link OutcomeUnknownException} only those that change something.
+ * The operator's calls; {@link QuireClient#operator} makes one, which ends with its client. They
+ * throw {@link QuireException}; its {@link OutcomeUnknownException} only those that change
+ * something.
  */
-public final class QuireAdmin {
+public final class QuireOperator {
   private final Calls calls;
 
-  QuireAdmin(Calls calls) {
+  QuireOperator(Calls calls) {
     this.calls = calls;
   }
 
@@ -78,15 +79,13 @@ public final class QuireAdmin {
 
   private Page<Book> listPage(String token) {
     ListRequest request = ListRequest.newBuilder().setPageToken(token).build();
-    ListReply reply =
-        calls.run(new Call<>(READ, AdminGrpc.getListMethod(), request, it -> it, fault -> null));
+    ListReply reply = calls.run(new Call<>(READ, AdminGrpc.getListMethod(), request, it -> it));
     return Page.of(reply.getBooksList(), Book::of, "", reply.getNextPageToken(), this::listPage);
   }
 
   private Page<LogEntry> logPage(String token) {
     LogRequest request = LogRequest.newBuilder().setPageToken(token).build();
-    LogReply reply =
-        calls.run(new Call<>(READ, AdminGrpc.getLogMethod(), request, it -> it, fault -> null));
+    LogReply reply = calls.run(new Call<>(READ, AdminGrpc.getLogMethod(), request, it -> it));
     return Page.of(
         reply.getEntriesList(), LogEntry::of, "", reply.getNextPageToken(), this::logPage);
   }
@@ -95,11 +94,7 @@ public final class QuireAdmin {
     RestockRequest.Builder request = RestockRequest.newBuilder();
     amount.ifPresent(request::setAmount);
     return new Call<>(
-        WRITE,
-        AdminGrpc.getRestockMethod(),
-        request.build(),
-        RestockReply::getBooksRaised,
-        fault -> null);
+        WRITE, AdminGrpc.getRestockMethod(), request.build(), RestockReply::getBooksRaised);
   }
 
   private static Call<UpdatePriceRequest, UpdatePriceReply, Optional<PriceChange>> updatePriceCall(
@@ -115,7 +110,6 @@ public final class QuireAdmin {
             reply.getSuccess()
                 ? Optional.of(
                     new PriceChange(reply.getPriceCentsBefore(), reply.getPriceCentsAfter()))
-                : Optional.empty(),
-        fault -> null);
+                : Optional.empty());
   }
 }

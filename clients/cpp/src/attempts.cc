@@ -1,4 +1,4 @@
-#include "course.h"
+#include "attempts.h"
 
 #include <algorithm>
 #include <charconv>
@@ -40,7 +40,7 @@ std::optional<milliseconds> pushed_back(const std::string& text) {
 
 }  // namespace
 
-Course::Course(Kind kind, std::optional<milliseconds> timeout, std::uint32_t retries, Clock::time_point now)
+Attempts::Attempts(Kind kind, std::optional<milliseconds> timeout, std::uint32_t retries, Clock::time_point now)
     : kind_(kind), retries_(retries), share_(kUnboundedShare), pause_(kPauseFirst) {
   if (timeout) {
     const auto whole = std::min(*timeout, kForever);
@@ -50,12 +50,12 @@ Course::Course(Kind kind, std::optional<milliseconds> timeout, std::uint32_t ret
   }
 }
 
-Course::Bounds Course::attempt(Clock::time_point now) const {
+Attempts::Bounds Attempts::attempt(Clock::time_point now) const {
   const auto end = deadline_ == Clock::time_point::max() ? deadline_ : std::min(now + share_, deadline_);
   return {.connected = std::min(now + share_ * 4 / 5, deadline_), .end = end};
 }
 
-Verdict Course::judge(const Ended& ended) const {
+Verdict Attempts::judge(const Ended& ended) const {
   if (!ended.was_sent) {
     return Verdict::kUnreachable;
   }
@@ -66,14 +66,14 @@ Verdict Course::judge(const Ended& ended) const {
 }
 
 /// Whether another attempt of a call that is not in doubt may fare better.
-bool Course::may_pass(const Ended& ended) const {
+bool Attempts::may_pass(const Ended& ended) const {
   if (!ended.was_sent || ended.code == Code::RESOURCE_EXHAUSTED) {
     return true;
   }
   return kind_ == Kind::kRead && (ended.is_broken || ended.code == Code::UNAVAILABLE || ended.code == Code::UNKNOWN);
 }
 
-std::optional<Clock::duration> Course::next(Ended ended, Clock::time_point now, double jitter) {
+std::optional<Clock::duration> Attempts::next(Ended ended, Clock::time_point now, double jitter) {
   ++attempts_;
   verdict_of_last_ = judge(ended);
   last_ = std::move(ended);
@@ -90,6 +90,17 @@ std::optional<Clock::duration> Course::next(Ended ended, Clock::time_point now, 
   }
   pause_ = std::min<Clock::duration>(pause_ * 2, kPauseMax);
   return pause && now < deadline_ && *pause < deadline_ - now ? pause : std::nullopt;
+}
+
+void Attempts::interrupt() {
+  const Ended interrupted{.code = Code::CANCELLED, .message = "interrupted", .was_sent = true, .did = "did not answer"};
+  if (in_doubt_) {
+    in_doubt_ = interrupted;
+    return;
+  }
+  verdict_of_last_ = Verdict::kUnreachable;
+  last_ = interrupted;
+  last_.did = "was not asked again, and nothing was done";
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-/// The course of one call: when its attempts end, whether there is another, and what is known when it is over. It knows
+/// The attempts of one call: when each ends, whether there is another, and what is known when it is over. It knows
 /// neither a clock nor a connection.
 #pragma once
 
@@ -34,15 +34,17 @@ struct Ended {
   bool is_broken = false;
   /// `grpc-retry-pushback-ms` of the trailers.
   std::optional<std::string> pushback = {};
+  /// What the server did, before the message.
+  std::string did = "cannot be reached";
 };
 
 /// What is known of a call that has no answer.
 enum class Verdict { kRefused, kUnreachable, kUnknown };
 
-class Course {
+class Attempts {
  public:
   /// Without a timeout the call has no deadline.
-  Course(Kind kind, std::optional<milliseconds> timeout, std::uint32_t retries, Clock::time_point now);
+  Attempts(Kind kind, std::optional<milliseconds> timeout, std::uint32_t retries, Clock::time_point now);
 
   struct Bounds {
     Clock::time_point connected;
@@ -53,6 +55,9 @@ class Course {
 
   /// Judges an attempt. Gives the pause before the next one; nothing if there is none. `jitter` is from 0.8 to 1.2.
   std::optional<Clock::duration> next(Ended ended, Clock::time_point now, double jitter);
+
+  /// Ends the call in a pause, for its caller: what is not in doubt was not done.
+  void interrupt();
 
   [[nodiscard]] Verdict verdict() const { return in_doubt_ ? Verdict::kUnknown : verdict_of_last_; }
   /// The attempt that the verdict rests on.
