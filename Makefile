@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients package dist dist-clients test-package test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients package deny dist dist-clients tarball wheel test-package test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -20,10 +20,16 @@ INSTALLED := $(TOOLS)/bin/judges-$(shell echo $(JUDGES) | cksum | cut -d' ' -f1)
 VENV := $(TOOLS)/venv/requirements.txt
 # Debian's Prometheus, without its daemon.
 PROMETHEUS := $(TOOLS)/prometheus/usr/bin/prometheus
+# Protobuf's conformance suite.
+PROTOBUF := $(TOOLS)/bin/conformance_test_runner
 # The clients of web pages, in one script.
 BROWSER := $(TOOLS)/browser/bundle.js
 
+# What makes and checks packages.
+CARGO_AUDITABLE := $(CURDIR)/$(TOOLS)/cargo-auditable-0.7.7/bin/cargo-auditable
 CARGO_DEB := $(TOOLS)/cargo-deb-3.8.0/bin/cargo-deb
+CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
+MATURIN := $(TOOLS)/maturin-1.16.0/bin/maturin
 
 # Installs Debian's packages if a program is missing: $(call need,PROGRAM,PACKAGES).
 need = command -v $(1) >/dev/null || tests/apt.sh $(2)
@@ -65,10 +71,11 @@ test-postgres: ## the bookstore over PostgreSQL
 	$(need-postgres)
 	cargo test -p bookstore -p server --no-default-features --features $(PARTS),bookstore/postgres --lib --test ledger
 
-test-engine: ## judges that others wrote for gRPC and Connect, on test services of the engine
-	@echo "$@ installs h2spec, grpc-go's interop, connectconformance, grpcurl and ghz into $(TOOLS), by Go"
-	$(MAKE) --no-print-directory $(INSTALLED)
-	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED) --test judges -- --include-ignored --test-threads=1 --nocapture
+test-engine: ## judges that others wrote for gRPC, Connect and protobuf, on test services of the engine
+	@echo "$@ installs h2spec, grpc-go's interop, connectconformance, grpcurl and ghz into $(TOOLS), by Go, and protobuf's suite, by npm"
+	$(call need,npm,npm)
+	$(MAKE) --no-print-directory $(INSTALLED) $(PROTOBUF)
+	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED),rpc-testing/protobuf-testee --test judges -- --include-ignored --test-threads=1 --nocapture
 
 judges: ## judges and clients that others wrote, on `quire serve` as it is released
 	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, h2load, JDK 17, Maven, npm, and Prometheus into $(TOOLS)"
@@ -110,7 +117,7 @@ test-peers: ## build what Quire is measured against, and ask each for one answer
 	$(call need,redis-server,redis-server)
 	$(TOOLS)/venv/bin/python load/peers/bench_engine.py --check --profile debug
 
-check: ## formatting, lints and links
+check: ## formatting, lints, links and `make deny`, for which cargo-deny is built once
 	cargo fmt --all --check
 	for other in load/peers/*; do \
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
@@ -121,6 +128,7 @@ check: ## formatting, lints and links
 	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
+	$(MAKE) --no-print-directory deny
 
 clients: $(CLIENTS) ## build the clients in six languages into target/clients
 
@@ -130,11 +138,13 @@ $(CLIENTS): client-%:
 docs: ## the pages of reference of the clients' libraries, into target/clients; a warning fails
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language docs || exit 1; done
 
-dist: package ## what users of the server and the clients install, with sums, into target/dist
-	$(MAKE) --no-print-directory dist-clients
+dist: dist-clients ## what users of the server and the clients install, with sums, into target/dist
+	$(MAKE) --no-print-directory deny wheel tarball
+	deploy/test_archives.sh target/dist
+	$(call sums,target/dist)
 
 # The sums of all archives in a folder: $(call sums,FOLDER).
-sums = cd $(1) && ls | grep -E '\.(crate|deb|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
+sums = cd $(1) && ls | grep -E '\.(cdx\.json|crate|deb|jar|pom|tar\.gz|tgz|whl)$$' | xargs sha256sum >SHA256SUMS
 
 dist-clients:
 	mkdir -p target/dist && cd target/dist && rm -f *.crate *.jar *.pom *.tar.gz *.tgz *.whl
@@ -143,11 +153,13 @@ dist-clients:
 
 PACKAGE_PROFILE := dist
 PACKAGED = target/$(PACKAGE_PROFILE)
+# What is released has the list of its crates in it, for `cargo audit bin`.
+RELEASING = $(if $(filter dist,$(PACKAGE_PROFILE)),$(CARGO_AUDITABLE) auditable,cargo)
 package: ## the Debian package of quire and quire-bench, with its sum, into target/dist
-	@echo "$@ installs cargo-deb into $(TOOLS), by Cargo"
-	$(MAKE) --no-print-directory $(CARGO_DEB)
-	cargo build --profile $(PACKAGE_PROFILE) -p server
-	cargo build --profile $(PACKAGE_PROFILE) --bin quire-bench
+	@echo "$@ installs cargo-auditable and cargo-deb into $(TOOLS), by Cargo"
+	$(MAKE) --no-print-directory $(CARGO_DEB) $(filter %/cargo-auditable,$(RELEASING))
+	$(RELEASING) build --profile $(PACKAGE_PROFILE) -p server
+	$(RELEASING) build --profile $(PACKAGE_PROFILE) --bin quire-bench
 	cargo build $(TESTED) --example manual
 	rm -rf $(PACKAGED)/package $(PACKAGED)/*.deb && mkdir $(PACKAGED)/package
 	target/debug/examples/manual $(PACKAGED)/package
@@ -156,7 +168,34 @@ package: ## the Debian package of quire and quire-bench, with its sum, into targ
 	$(CARGO_DEB) --package server --no-build --profile $(PACKAGE_PROFILE) $(PACKAGE_FLAGS) --output $(PACKAGED)/
 	$(call sums,$(PACKAGED))
 
-# Packages the programs that `make judges` has built.
+TARBALL = quire-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)-x86_64-linux
+STATIC := -C target-feature=+crt-static
+tarball: package ## what is in the Debian package, its programs linked statically, into target/dist
+	$(RELEASING) rustc --profile $(PACKAGE_PROFILE) -p server --bin quire -- $(STATIC)
+	$(RELEASING) rustc --profile $(PACKAGE_PROFILE) -p bench --bin quire-bench -- $(STATIC)
+	rm -rf $(PACKAGED)/$(TARBALL) && cp -r $(PACKAGED)/package $(PACKAGED)/$(TARBALL)
+	cp $(PACKAGED)/{quire,quire-bench} deploy/quire.{service,socket} CHANGELOG.md LICENSE* $(PACKAGED)/$(TARBALL)
+	cd $(PACKAGED) && tar --sort=name --mtime=@0 --owner=0 --group=0 -czf $(TARBALL).tar.gz $(TARBALL) && rm -r $(TARBALL)
+	$(call sums,$(PACKAGED))
+
+# The advisories are a repository of git.
+ADVISORIES := https://github.com/rustsec/advisory-db
+deny: $(CARGO_DENY) ## licences, sources, bans and, if they can be fetched, advisories of what is depended on
+	$(CARGO_DENY) --locked check bans licenses sources
+	if GIT_TERMINAL_PROMPT=0 timeout 20 git ls-remote --quiet $(ADVISORIES) HEAD >/dev/null 2>&1; then \
+		$(CARGO_DENY) --locked check advisories; \
+	else \
+		echo "skipped: advisories, because $(ADVISORIES) cannot be reached"; \
+	fi
+
+# maturin lists the crates in the wheel as CycloneDX. Its first word to Cargo, `rustc`, means something else to cargo-auditable alone.
+wheel: $(MATURIN) $(CARGO_AUDITABLE) ## quire as a wheel for pip, and the list of its crates, into target/dist
+	printf '#!/bin/sh\nexec %s auditable "$$@"\n' $(CARGO_AUDITABLE) >$(TOOLS)/auditing-cargo && chmod +x $(TOOLS)/auditing-cargo
+	cd deploy/wheel && CARGO=$(CURDIR)/$(TOOLS)/auditing-cargo ../../$(MATURIN) build --locked --profile $(PACKAGE_PROFILE) --out ../../$(PACKAGED)
+	cd $(PACKAGED) && python3 -m zipfile --extract quire_server-*.whl wheel
+	cd $(PACKAGED) && mv wheel/*.dist-info/sboms/server.cyclonedx.json quire.cdx.json && rm -r wheel
+
+# Packages the programs that other parts have built.
 test-package: PACKAGE_PROFILE := release
 test-package: PACKAGE_FLAGS := --fast
 test-package: package ## install, start, upgrade, remove and purge the Debian package on this machine; needs root
@@ -260,9 +299,13 @@ $(INSTALLED):
 	for judge in $(JUDGES); do GOBIN=$(CURDIR)/$(TOOLS)/bin go install $$judge || exit 1; done
 	touch $@
 
-# Without optimisation it builds in half the time.
-$(CARGO_DEB):
-	cargo install --quiet --locked --debug --version 3.8.0 --root $(TOOLS)/cargo-deb-3.8.0 cargo-deb
+# Without optimisation they build in half the time.
+$(CARGO_AUDITABLE) $(CARGO_DEB) $(CARGO_DENY):
+	root=$(patsubst %/bin/$(@F),%,$@) && cargo install --quiet --locked --debug --root $$root $(@F)@$${root##*-}
+
+$(MATURIN):
+	python3 -m venv $(patsubst %/bin/maturin,%,$@)
+	$(@D)/pip install --quiet --disable-pip-version-check $(@F)==$(patsubst maturin-%,%,$(notdir $(patsubst %/bin/maturin,%,$@)))
 
 $(PROMETHEUS):
 	apt-get update -qq
@@ -274,6 +317,9 @@ $(VENV): tests/judges/requirements.txt
 	python3 -m venv $(TOOLS)/venv
 	$(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	cp $< $@
+
+$(PROTOBUF): engine/testing/protobuf/package.json engine/testing/protobuf/package-lock.json engine/testing/protobuf/install.sh
+	engine/testing/protobuf/install.sh $(TOOLS)
 
 # The lock file holds each package's sum; no script of a package runs.
 $(BROWSER): tests/judges/browser/package.json tests/judges/browser/package-lock.json tests/judges/browser/clients.js

@@ -56,7 +56,7 @@ undo() {
         locked dpkg --purge quire || {
             rm -f /var/lib/dpkg/info/quire.{prerm,postrm}
             locked dpkg --purge --force-remove-reinstreq quire
-            for change in purge unmask; do DPKG_MAINTSCRIPT_PACKAGE=quire deb-systemd-helper "$change" quire.service; done
+            for change in purge unmask; do DPKG_MAINTSCRIPT_PACKAGE=quire deb-systemd-helper "$change" quire.service quire.socket; done
         }
     fi
     rm -rf /etc/quire /var/lib/quire
@@ -67,7 +67,7 @@ undo() {
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 package=$(cd "$OLDPWD" && realpath "${1:?names the package}")
 unit=/usr/lib/systemd/system/quire.service
-paths=(/usr/bin/quire /usr/bin/quire-bench /etc/quire /var/lib/quire "$unit" /etc/systemd/system/quire.service)
+paths=(/usr/bin/quire /usr/bin/quire-bench /etc/quire /var/lib/quire "$unit" "${unit%service}socket" /etc/systemd/system/quire.service)
 
 [ -f "$package" ] || fail "$package is not a file"
 [ "$(id -u)" = 0 ] || fail "this test needs root: it installs $package on this machine"
@@ -87,6 +87,7 @@ cmp /etc/quire/quire.toml <(quire config template | sed 's|^#data = .*|data = "/
 quire config check /etc/quire/quire.toml
 [ "$(stat -c %U:%G:%a /etc/quire/quire.toml)" = root:quire:640 ] || fail "the settings are open"
 [ "$(stat -c %U:%G:%a /var/lib/quire)" = quire:quire:700 ] || fail "the data folder is open"
+! grep 'start.*quire\.socket' /var/lib/dpkg/info/quire.postinst || fail "an upgrade closes the sockets"
 for program in quire quire-bench; do
     "$program" --version
     bash -c ". /usr/share/bash-completion/completions/$program && complete -p $program"
@@ -101,7 +102,9 @@ if command -v man >/dev/null; then
         warnings=$(man --warnings=w -l -Tutf8 -Z "$page" 2>&1 >/dev/null) && [ -z "$warnings" ] || fail "$page: $warnings"
     done
 fi
-if command -v systemd-analyze >/dev/null; then systemd-analyze verify --man=no "$unit"; fi
+listed=$(quire config template | sed -nE 's/^#(lean_)?listen = "([^"]+)".*/\2/p' | sort)
+[ "$(sed -n 's/^ListenStream=//p' "${unit%service}socket" | sort)" = "$listed" ] || fail "quire.socket has other ports than $listed"
+if command -v systemd-analyze >/dev/null; then systemd-analyze verify --man=no "$unit" "${unit%service}socket"; fi
 
 echo "== starts with edited settings"
 sed -i -E 's|^#((lean_)?listen = "127.0.0.1:)[0-9]+|\10|' /etc/quire/quire.toml

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile one after another, also after one has failed, and prints at the end how each ended.
-# `--beside TARGET` runs one at the same time as the others and prints its output after theirs. Called by `make test-all` and by CI.
+# Runs targets of the Makefile one after another, also after one has failed, and prints at the end how each ended. Those after
+# `--beside` run, one after another too, at the same time as the others; their output follows. Those after `--alone` run when all
+# others have ended. Called by `make test-all` and by CI.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,23 +19,34 @@ count() { # PATTERN FILE: the sum of the numbers before the pattern
     grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-beside=
-if [ "${1-}" = --beside ]; then
-    beside=$2
-    shift 2
-    part "$beside" >/dev/null &
+targets=()
+beside=()
+alone=()
+declare -n list=targets
+for word; do
+    case $word in
+    --beside) declare -n list=beside ;;
+    --alone) declare -n list=alone ;;
+    *) list+=("$word") ;;
+    esac
+done
+if [ ${#beside[@]} -gt 0 ]; then
+    (for target in "${beside[@]}"; do part "$target"; done) >/dev/null &
+    # Ctrl-C ends what stands in the foreground only.
+    trap 'kill $! $(pgrep -P $!) 2>/dev/null; exit 130' INT TERM
 fi
-for target in "$@"; do part "$target"; done
-if [ -n "$beside" ]; then
-    wait
-    printf '\n== make %s\n' "$beside"
-    cat "$reports/$beside.txt"
-fi
+for target in "${targets[@]}"; do part "$target"; done
+wait
+for target in "${beside[@]}"; do
+    printf '\n== make %s\n' "$target"
+    cat "$reports/$target.txt"
+done
+for target in "${alone[@]}"; do part "$target"; done
 
 echo
 passed=0
 failed=0
-for target in "$@" $beside; do
+for target in "${targets[@]}" "${beside[@]}" "${alone[@]}"; do
     report=$reports/$target.txt
     read -r outcome seconds <"$reports/$target.end"
     good=$(count passed "$report")

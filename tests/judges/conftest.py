@@ -70,7 +70,7 @@ def contract():
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory):
+def started_chromium(tmp_path_factory):
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not browser or not driver:
         pytest.exit("chromium and chromedriver are not there; run `make judges`, which installs them")
@@ -89,12 +89,22 @@ def chromium(tmp_path_factory):
     chromium.quit()
 
 
+@pytest.fixture
+def chromium(started_chromium):
+    """Chromium, without a page and without a log."""
+    yield started_chromium
+    # A page that stays would write to the next test's log that its server is gone.
+    started_chromium.get("data:,")
+    for log in ["performance", "browser"]:
+        started_chromium.get_log(log)
+
+
 class Server(Quire):
     """`quire serve` with every service, each on a port of its own."""
 
-    def __init__(self, quire, folder, *flags):
-        ports = [f"{name}=127.0.0.1:0" for name in ("tasks.listen", "rpcgame.listen", "rpcgame.lean_listen")]
-        super().__init__(quire, folder, *flags, settings=ports)
+    def __init__(self, quire, folder, *flags, tasks="127.0.0.1:0", lean="127.0.0.1:0", **more):
+        ports = [f"tasks.listen={tasks}", "rpcgame.listen=127.0.0.1:0", f"rpcgame.lean_listen={lean}"]
+        super().__init__(quire, folder, *flags, settings=ports, **more)
         self.serve()
 
     @property
@@ -111,7 +121,9 @@ class Server(Quire):
 
     def metrics(self):
         """The families of /metrics by name, as Prometheus' own parser reads them."""
-        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=30) as page:
+        accepted = {"Accept": "application/openmetrics-text"}
+        request = urllib.request.Request(f"http://{self.address}/metrics", headers=accepted)
+        with urllib.request.urlopen(request, timeout=30) as page:
             assert page.headers["content-type"].startswith("application/openmetrics-text")
             return {family.name: family for family in text_string_to_metric_families(page.read().decode())}
 

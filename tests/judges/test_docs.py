@@ -130,3 +130,55 @@ def test_the_code_map_names_what_its_folders_have() -> None:
     rows = re.findall(r"^\| `([\w/]+)` \| (.+) \|$", section, flags=re.M)
     missing = [f"{folder}/{name}" for folder, row in rows for name in re.findall(r"`([\w/]+(?:/|\.rs))`", row) if not (ROOT / folder / name).exists()]
     assert rows and not missing, missing
+
+
+# A client's sources, and how they define the call NAME.
+LANGUAGES = {
+    "cpp": ("cpp/include/quire/*.h", r"^(?:  .*)?\bNAME\(|^class NAME\b"),
+    "go": ("go/*.go", r"^func (?:\(\w+ \*\w+\) )?NAME\("),
+    "java": ("java/library/src/main/java/quire/client/*.java", r"^  public .*\bNAME\("),
+    "python": ("python/src/quire_client/*.py", r"^    (?:async )?def NAME\(|^class NAME\b|^    NAME = "),
+    "rust": ("rust/src/*.rs", r"^    pub (?:async )?fn NAME\b"),
+    "typescript": ("typescript/src/*.ts", r"^  (?:async )?\*?NAME\(|^export function NAME\("),
+}
+# Types of the languages and of their standard libraries.
+OTHERS_TYPES = {"Seq2", "Iterator", "AsyncGenerator", "context", "Context", "outgoing", "metadata", "undefined", "or"}
+
+
+def wrong_calls(text: str) -> list[str]:
+    """Names in the table of the clients' calls that their libraries do not have."""
+    section = text[text.index("## The calls") : text.index("## What they promise")]
+    rows = [line.strip("|").split("|") for line in section.split("\n") if line.startswith("|") and "---" not in line]
+    wrong = [call for call in contract_calls() if sum(f"`{call}`" in row[0] for row in rows) != 2]
+    columns: list[str] = []
+    for row in rows:
+        if row[0] == "call":
+            columns = [re.findall(r"clients/(\w+)\)", cell)[0] for cell in row[1:]]
+            continue
+        for language, cell in zip(columns, row[1:], strict=True):
+            files, form = LANGUAGES[language]
+            source = "\n".join(file.read_text() for file in sorted((ROOT / "clients").glob(files)))
+            for piece in re.findall(r"`([^`]+)`", cell):
+                name = re.match(r"(?:\w+(?:\.|::))?(\w+)\(", piece)
+                if name and not re.search(form.replace("NAME", name[1]), source, flags=re.M):
+                    wrong.append(f"{language}: {name[1]}")
+                words = set(re.findall(r"[A-Za-z_]\w*", piece)) - OTHERS_TYPES - ({"client"} if "client." in piece else set())
+                wrong += [f"{language}: {word} of {piece}" for word in words if not re.search(rf"\b{word}\b", source)]
+    return wrong
+
+
+def contract_calls() -> set[str]:
+    """The calls that every driver has."""
+    text = (ROOT / "clients/CONTRACT.md").read_text()
+    rows = re.findall(r"^\| (`.+) \|.*\|$", text[text.index("## The driver") :], flags=re.M)
+    first = [re.findall(r"`(\w+)`", part)[0] for row in rows if "`call`" not in row for part in row.split(";")]
+    return {*first, "put", "update"}
+
+
+def test_the_table_of_the_clients_calls_names_what_their_libraries_have() -> None:
+    text = (ROOT / "docs/clients.md").read_text()
+    assert wrong_calls(text) == []
+    assert {"confirm", "create", "put", "tail_log"} <= contract_calls()
+    for right, name in [("remove(", "delete_("), ("|`Buy(", "|`Purchase("), ("Paged<Topic>", "Pages<Topic>"), ("page_size: int", "size: int")]:
+        assert wrong_calls(text.replace(right, name)), f"{name} in place of {right} is not found"
+    assert wrong_calls(re.sub(r"^\|`receipt`.*\n", "", text, flags=re.M)) == ["receipt"]

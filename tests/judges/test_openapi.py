@@ -99,7 +99,6 @@ def explorer(chromium, server):
     """The page, and what opens one of its methods."""
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                              {"width": 900, "height": 900, "deviceScaleFactor": 1, "mobile": False})
-    chromium.get_log("browser")
     chromium.get(f"http://{server.address}/openapi")
 
     def opened(path):

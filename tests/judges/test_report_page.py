@@ -93,7 +93,6 @@ def test_a_page_of_nothing_has_no_times_and_no_charts(look):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_asks_for_nothing_but_itself(chromium, look, name):
-    chromium.get_log("performance"), chromium.get_log("browser")
     address = look(name).current_url
     events = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]

@@ -30,7 +30,6 @@ def shop(quire, tmp_path):
 def browser(chromium):
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                              {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False})
-    chromium.get_log("browser")
     yield chromium
     chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     first, *others = chromium.window_handles
@@ -38,7 +37,6 @@ def browser(chromium):
         chromium.switch_to.window(window)
         chromium.close()
     chromium.switch_to.window(first)
-    chromium.get("data:,")
 
 
 def until(browser, condition):

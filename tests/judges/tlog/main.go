@@ -1,17 +1,19 @@
 // Judges the signed log of a server, and receipts, by libraries that others wrote for such logs:
 //
-//	tlog URL KEY [RECEIPT...]
+//	tlog [-witness WITNESS] URL KEY [RECEIPT...]
 //
 // URL is that of the folder with the file checkpoint, KEY the log's public key, and each RECEIPT a file. The checkpoint must
 // be signed, the tiles must lead to its root, and the entries to the tiles. Each receipt must be proven under its own
-// checkpoint, whose log must be the beginning of the server's log. Ends with 0 if all of this holds, with 1 if not, and
-// with 2 if the server does not answer.
+// checkpoint, whose log must be the beginning of the server's log. WITNESS is the public key of a witness that must have
+// signed the checkpoint of each receipt and the file witnessed, whose log must be such a beginning, too. Ends with 0 if all
+// of this holds, with 1 if not, and with 2 if the server does not answer.
 package main
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/transparency-dev/formats/log"
+	cosignature "github.com/transparency-dev/formats/note"
 	tlogproof "github.com/transparency-dev/formats/proof"
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
@@ -30,8 +33,12 @@ const height = 8
 
 var errUnreachable = errors.New("the server does not answer")
 
-// server reads the log over HTTP. It is the reader of tiles that sumdb/tlog checks.
-type server struct{ url string }
+// server reads the log over HTTP. It is the reader of tiles that sumdb/tlog checks. All of signers sign its checkpoints, the
+// log itself first.
+type server struct {
+	url     string
+	signers []note.Verifier
+}
 
 func (s server) get(path string) ([]byte, error) {
 	answer, err := http.Get(s.url + "/" + path)
@@ -63,19 +70,21 @@ func (s server) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	return read, nil
 }
 
-func (s server) checkpoint(verifier note.Verifier) (*log.Checkpoint, error) {
-	text, err := s.get("checkpoint")
+func (s server) checkpoint(path string, signers []note.Verifier) (*log.Checkpoint, error) {
+	text, err := s.get(path)
 	if err != nil {
 		return nil, err
 	}
-	return parse(text, verifier)
+	return parse(text, signers)
 }
 
-func parse(text []byte, verifier note.Verifier) (*log.Checkpoint, error) {
-	if _, err := note.Open(text, note.VerifierList(verifier)); err != nil {
-		return nil, err
+func parse(text []byte, signers []note.Verifier) (*log.Checkpoint, error) {
+	for _, signer := range signers {
+		if _, err := note.Open(text, note.VerifierList(signer)); err != nil {
+			return nil, fmt.Errorf("%s: %w", signer.Name(), err)
+		}
 	}
-	checkpoint, _, _, err := log.ParseCheckpoint(text, verifier.Name(), verifier)
+	checkpoint, _, _, err := log.ParseCheckpoint(text, signers[0].Name(), signers[0], signers[1:]...)
 	return checkpoint, err
 }
 
@@ -121,7 +130,7 @@ func (s server) tiles(tree tlog.Tree) error {
 }
 
 // receipt checks a receipt under its checkpoint, and that the server's log begins with the log of that.
-func (s server) receipt(file string, verifier note.Verifier, now tlog.Tree) error {
+func (s server) receipt(file string, now tlog.Tree) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -133,7 +142,7 @@ func (s server) receipt(file string, verifier note.Verifier, now tlog.Tree) erro
 	if !bytes.Equal(receipt.Marshal(), text) {
 		return errors.New("the receipt is not in the one form that such a proof has")
 	}
-	checkpoint, err := parse(receipt.Checkpoint, verifier)
+	checkpoint, err := parse(receipt.Checkpoint, s.signers)
 	if err != nil {
 		return err
 	}
@@ -149,8 +158,13 @@ func (s server) receipt(file string, verifier note.Verifier, now tlog.Tree) erro
 	if err := tlog.CheckRecord(record, tree.N, tree.Hash, int64(receipt.Index), leaf); err != nil {
 		return err
 	}
+	return s.begins(tree, now)
+}
+
+// begins checks that the server's log begins with the log of another checkpoint.
+func (s server) begins(tree, now tlog.Tree) error {
 	if tree.N > now.N {
-		return fmt.Errorf("the receipt is of a log of %d entries, and the server's log has %d: entries are gone", tree.N, now.N)
+		return fmt.Errorf("a log of %d entries was signed, and the server's log has %d: entries are gone", tree.N, now.N)
 	}
 	hashes := tlog.TileHashReader(now, s)
 	between, err := tlog.ProveTree(now.N, tree.N, hashes)
@@ -158,7 +172,7 @@ func (s server) receipt(file string, verifier note.Verifier, now tlog.Tree) erro
 		return err
 	}
 	if err := tlog.CheckTree(between, now.N, now.Hash, tree.N, tree.Hash); err != nil {
-		return fmt.Errorf("the server's log does not begin with that of the receipt: %w", err)
+		return fmt.Errorf("the server's log does not begin with the log that was signed: %w", err)
 	}
 	var steps [][]byte
 	for _, hash := range between {
@@ -167,13 +181,20 @@ func (s server) receipt(file string, verifier note.Verifier, now tlog.Tree) erro
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(tree.N), uint64(now.N), steps, tree.Hash[:], now.Hash[:])
 }
 
-func judge(url, key string, receipts []string) error {
+func judge(url, key, witness string, receipts []string) error {
 	verifier, err := note.NewVerifier(key)
 	if err != nil {
 		return err
 	}
-	server := server{url}
-	checkpoint, err := server.checkpoint(verifier)
+	server := server{url, []note.Verifier{verifier}}
+	if witness != "" {
+		verifier, err := cosignature.NewVerifierForCosignatureV1(witness)
+		if err != nil {
+			return err
+		}
+		server.signers = append(server.signers, verifier)
+	}
+	checkpoint, err := server.checkpoint("checkpoint", server.signers[:1])
 	if err != nil {
 		return err
 	}
@@ -181,8 +202,17 @@ func judge(url, key string, receipts []string) error {
 	if err := server.tiles(tree); err != nil {
 		return err
 	}
+	if witness != "" {
+		witnessed, err := server.checkpoint("witnessed", server.signers)
+		if err != nil {
+			return err
+		}
+		if err := server.begins(treeOf(witnessed), tree); err != nil {
+			return err
+		}
+	}
 	for _, file := range receipts {
-		if err := server.receipt(file, verifier, tree); err != nil {
+		if err := server.receipt(file, tree); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
@@ -191,11 +221,13 @@ func judge(url, key string, receipts []string) error {
 }
 
 func main() {
-	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: tlog URL KEY [RECEIPT...]")
+	witness := flag.String("witness", "", "a witness's public key")
+	flag.Parse()
+	if flag.NArg() < 2 {
+		fmt.Fprintln(os.Stderr, "usage: tlog [-witness WITNESS] URL KEY [RECEIPT...]")
 		os.Exit(2)
 	}
-	err := judge(strings.TrimSuffix(os.Args[1], "/"), os.Args[2], os.Args[3:])
+	err := judge(strings.TrimSuffix(flag.Arg(0), "/"), flag.Arg(1), *witness, flag.Args()[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

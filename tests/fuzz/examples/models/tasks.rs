@@ -178,10 +178,11 @@ pub fn judge() -> Judge {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let mut settings = Settings::default();
     settings.limits.line_bytes = LINE_BYTES_MAX;
-    let narrow = ::tasks::Limits { in_flight: 2, waiting: 0, cpu_tasks: 1, cache_entries: 16, ..settings.limits };
+    let narrow =
+        ::tasks::Limits { in_flight: 2, waiting: 0, cpu_tasks: 1, cache_entries: 16, ..settings.limits.clone() };
     let servers = [
-        settings,
-        Settings { concurrency: Concurrency::Client, limits: narrow, ..settings },
+        settings.clone(),
+        Settings { concurrency: Concurrency::Client, limits: narrow, ..settings.clone() },
         Settings { concurrency: Concurrency::None, ..settings },
     ];
     let metrics = || Metrics::register(&mut Registry::default());

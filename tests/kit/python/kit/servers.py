@@ -42,11 +42,11 @@ class Process:
         self.environment.update(environment or {})
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *command: str | pathlib.Path) -> None:
+    def start(self, *command: str | pathlib.Path, pass_fds: tuple[int, ...] = ()) -> None:
         with self._log.open("ab") as log:
             self._begin = log.tell()
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                            env=self.environment, start_new_session=True)
+                                            env=self.environment, pass_fds=pass_fds, start_new_session=True)
 
     def log(self) -> str:
         with self._log.open("rb") as log:

@@ -38,7 +38,7 @@ fn limits(random: &mut Random) -> Limits {
         entries: random.pick(&[usual.entries, 5]),
         page_entries: random.pick(&[1000, 1000, 2]),
         page_bytes: random.pick(&[usual.page_bytes, 200, 1]),
-        watchers: random.pick(&[usual.watchers, 4, 0]),
+        watchers: random.pick(&[usual.watchers.get(), 4, 0]).into(),
         ..usual
     }
 }

@@ -221,7 +221,7 @@ impl Model {
 
     /// Prefix of a watch, and why it is refused; `watches` already exist.
     pub fn watch(&self, watches: usize, random: &mut Random) -> (Vec<u8>, Option<Refusal>) {
-        let (prefix, at) = (prefix(random), self.limits.watchers);
+        let (prefix, at) = (prefix(random), self.limits.watchers.get());
         let refusal = self.fits(&prefix, &[]).err().or_else(|| {
             // A client may have three times as many as stay free.
             let advice = "end another watch first; a client gets three quarters of what others leave";

@@ -36,8 +36,8 @@ const ADMIN: &str = "/bookstore.Admin";
 
 fn settings() -> Settings {
     let mut settings = Settings::default();
-    settings.limits.page_size = PAGE_MAX;
-    settings.limits.quantity = QUANTITY_MAX as u32;
+    settings.limits.page_size = PAGE_MAX.into();
+    settings.limits.quantity = (QUANTITY_MAX as usize).into();
     // So that moves of keys and slices of restocks come often.
     (settings.keys_in_memory, settings.restock_slice) = (100, 3);
     settings
