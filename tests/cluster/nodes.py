@@ -3,14 +3,12 @@ loopback. Every process is a child of this one and ends with it. Must not know w
 
 import contextlib
 import http.client
-import itertools
 import json
 import os
 import pathlib
 import pwd
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -24,7 +22,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "kit/python"))
 
 import kit.servers  # noqa: E402
 from kit.proxy import Door, Relays  # noqa: E402
-from kit.servers import PATIENCE_SECONDS, wait_until  # noqa: E402
+from kit.servers import PATIENCE_SECONDS, free_port, wait_until  # noqa: E402
 
 ETCD_MEMBERS = 3
 DATABASE = OWNER = "quire"
@@ -33,23 +31,8 @@ SUPERUSER = "postgres"
 TTL_SECONDS = 20
 LOOP_SECONDS = 1
 RETRY_SECONDS = 3
-# Below those of outgoing connections; a process begins with its own part of them.
-FIRST_PORT, LAST_PORT = 15_000, 32_000
-PORTS_A_PROCESS = 64
 # Places in /proc/PID/stat behind the name.
 TERMINAL, USER_TICKS, SYSTEM_TICKS = 4, 11, 12
-
-_ports = itertools.cycle(range(FIRST_PORT, LAST_PORT))
-for _ in range(os.getpid() * PORTS_A_PROCESS % (LAST_PORT - FIRST_PORT)):
-    next(_ports)
-
-
-def free_port() -> int:
-    """One that no one listens on, and that the system gives no outgoing connection: it must be free again after a restart."""
-    for port in _ports:
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise RuntimeError("unreachable: the ports are a cycle")
 
 
 def stat_of(pid: int) -> list[str]:

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{NEVER, Running, begin, frame, open, text};
+use crate::support::{NEVER, Running, begin, frame, open, refusing, text};
 use quire_rpc::client::{Channel, HttpVersion, Protocol, Settings};
 use quire_rpc::{Code, Limits, Reach, Request};
 use rpc_testing::proto::Message;
@@ -137,9 +137,7 @@ async fn dead_peer_is_found_by_keepalive() {
 
 #[tokio::test]
 async fn unreachable_server_fails_calls_unless_they_wait() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let (socket, address) = refusing();
     let channel = Channel::builder(&format!("http://{address}")).unwrap().connect_lazy().unwrap();
     let client = EchoClient::new(channel);
     assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
@@ -154,24 +152,20 @@ async fn unreachable_server_fails_calls_unless_they_wait() {
         assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
     }
     assert!(!waiting.is_finished());
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-    let _server = Running::on(listener, Limits::default(), |builder| builder);
+    let _server = Running::on(socket.listen(8).unwrap(), Limits::default(), |builder| builder);
     assert_eq!(waiting.await.unwrap().unwrap().get_ref().payload, b"patient");
 }
 
 #[tokio::test]
 async fn a_connection_is_tried_again_once_the_pause_after_a_failure_is_over() {
     for http in [HttpVersion::Http1, HttpVersion::Http2] {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let (socket, address) = refusing();
         let settings = Settings { protocol: Protocol::Connect, http, ..Settings::default() };
         let pause_max = settings.reconnect_first;
         let builder = Channel::builder(&format!("http://{address}")).unwrap().settings(settings);
         let channel = builder.connect_lazy().unwrap();
         channel.ready().await.unwrap_err();
-        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-        let _server = Running::on(listener, Limits::default(), |builder| builder);
+        let _server = Running::on(socket.listen(8).unwrap(), Limits::default(), |builder| builder);
         tokio::time::pause();
         // Timers end at a whole millisecond.
         tokio::time::advance(pause_max + Duration::from_millis(1)).await;
@@ -186,17 +180,14 @@ async fn a_connection_is_tried_again_once_the_pause_after_a_failure_is_over() {
 
 #[tokio::test]
 async fn a_connection_that_failed_once_is_made_again_beside_another() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let (socket, address) = refusing();
     let settings = Settings { connections: 2, reconnect_first: Duration::from_millis(1), ..Settings::default() };
     let builder = Channel::builder(&format!("http://{address}")).unwrap().settings(settings);
     let client = EchoClient::new(builder.connect_lazy().unwrap());
     for _ in 0..2 {
         assert_eq!(client.call(text("too early")).await.unwrap_err().code(), Code::Unavailable);
     }
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-    let server = Running::on(listener, Limits::default(), |builder| builder);
+    let server = Running::on(socket.listen(8).unwrap(), Limits::default(), |builder| builder);
     let calls = async {
         loop {
             // Calls during the pause fail.

@@ -3,12 +3,11 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use crate::support::{NEVER, Running, text};
+use crate::support::{NEVER, Running, refusing, text};
 use quire_rpc::client::{Channel, HttpVersion, Protocol, Settings};
 use quire_rpc::{Code, Limits, Reach, Request};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 fn settings() -> Settings {
@@ -99,9 +98,7 @@ async fn a_connection_that_the_server_closed_is_not_used_again() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_fails_calls_untouched_and_those_that_wait_find_it_later() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let (socket, address) = refusing();
     let settings = Settings { reconnect_first: Duration::from_millis(10), ..settings() };
     let channel = Channel::builder(&format!("http://{address}")).unwrap().settings(settings).connect_lazy().unwrap();
     assert!(channel.ready().await.is_err());
@@ -114,7 +111,7 @@ async fn a_server_that_is_not_there_fails_calls_untouched_and_those_that_wait_fi
         let client = client.clone();
         async move { client.call(patient).await }
     });
-    let _server = Running::on(TcpListener::bind(address).await.unwrap(), Limits::default(), |builder| builder);
+    let _server = Running::on(socket.listen(8).unwrap(), Limits::default(), |builder| builder);
     assert_eq!(waiting.await.unwrap().unwrap().get_ref().payload, b"patient");
 }
 

@@ -14,7 +14,7 @@ use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
 use rpc_testing::{EchoService, PlainHttp};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -72,6 +72,14 @@ impl Observer for Counts {
     fn refused(&self, limit: Refusal) {
         self.add(format!("refused {limit:?}"));
     }
+}
+
+/// A port of this machine that refuses connections until its socket listens, and that nobody else can take.
+pub(crate) fn refusing() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 pub(crate) struct Running {

@@ -8,3 +8,6 @@ pub(crate) mod process;
 pub(crate) mod store;
 
 pub(crate) use kit::{PATIENCE, poll, wait_for};
+
+/// An address of this machine at which nothing listens.
+pub(crate) const NOWHERE: &str = "127.0.0.1:1";

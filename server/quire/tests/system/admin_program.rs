@@ -1,12 +1,12 @@
 //! The operator's program `quire admin`: its commands over the network and in the console, exit codes and JSON.
 
-use std::{fs, net::TcpListener, process::Output};
+use std::{fs, process::Output};
 
 use serde_json::Value;
 
 use super::terminal::{QUIRE, Terminal};
 use crate::common::{
-    http,
+    NOWHERE, http,
     process::{self, Server, Start},
     store::{BOOK, folder, folder_with, one},
     wait_for,
@@ -112,8 +112,7 @@ fn a_command_that_is_refused_exits_with_1_a_wrong_one_with_2_and_without_a_serve
         text(&done, 2);
         assert_eq!(String::from_utf8_lossy(&done.stderr), format!("quire: {wanted}\n"));
     }
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
-    let done = process::run(folder.path(), &["admin", "--retries=0", &free, "list"], "");
+    let done = process::run(folder.path(), &["admin", "--retries=0", NOWHERE, "list"], "");
     text(&done, 3);
     assert!(String::from_utf8_lossy(&done.stderr).contains("is a server running there?"), "{done:?}");
 }

@@ -1,13 +1,11 @@
 //! The shopper's client: every command, its exit codes, JSON, and retries that buy once.
 
-use std::{
-    net::TcpListener,
-    process::{Child, Command, Output, Stdio},
-};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
 use crate::common::{
+    NOWHERE,
     audit::Audit,
     poll,
     process::{self, Server, Start},
@@ -141,13 +139,12 @@ fn what_cannot_be_understood_exits_with_2_and_one_line() {
 #[test]
 fn a_server_that_is_not_there_exits_with_3() {
     let folder = folder();
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
-    let done = process::run(folder.path(), &["client", "--retries=1", &free, "ping"], "");
+    let done = process::run(folder.path(), &["client", "--retries=1", NOWHERE, "ping"], "");
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(&free) && said.contains("is a server running there?"), "{said}");
-    let done = process::run(folder.path(), &["client", "--json", "--retries=0", &free, "ping"], "");
+    assert!(said.contains(NOWHERE) && said.contains("is a server running there?"), "{said}");
+    let done = process::run(folder.path(), &["client", "--json", "--retries=0", NOWHERE, "ping"], "");
     let json: Value = serde_json::from_str(&text(&done, 3)).expect("JSON");
     assert_eq!((&json["success"], &json["status"]), (&false.into(), &"UNAVAILABLE".into()));
 }

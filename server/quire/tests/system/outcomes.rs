@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::probe::certificate;
 use crate::common::{
+    NOWHERE,
     audit::Audit,
     http::metric,
     poll,
@@ -132,8 +133,7 @@ async fn an_interrupted_purchase_is_unknown_and_shows_its_key() {
 #[test]
 fn a_purchase_that_was_never_sent_is_unreachable_not_unknown() {
     let folder = folder();
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let words = ["client", "--json", "--retries=1", &free.to_string(), "buy", "12365"];
+    let words = ["client", "--json", "--retries=1", NOWHERE, "buy", "12365"];
     let done = json(&process::run(folder.path(), &words, ""), 3);
     assert_eq!(done["outcome"], "UNREACHABLE");
 }

@@ -1,6 +1,7 @@
 """Programs in processes of their own, and `quire serve` as one of them. Needs the standard library alone."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -14,7 +15,14 @@ from typing import Any
 
 # Far longer than a start or an end takes; only a failing test waits for it.
 PATIENCE_SECONDS = 90
+# Below those of outgoing connections; a process begins with its own part of them.
+FIRST_PORT, LAST_PORT = 15_000, 32_000
+PORTS_A_PROCESS = 64
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+")
+
+_ports = itertools.cycle(range(FIRST_PORT, LAST_PORT))
+for _ in range(os.getpid() * PORTS_A_PROCESS % (LAST_PORT - FIRST_PORT)):
+    next(_ports)
 
 
 def wait_until(what: str, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS, every: float = 0.05) -> Any:
@@ -28,8 +36,11 @@ def wait_until(what: str, condition: Callable[[], Any], seconds: float = PATIENC
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """One that no one listens on, and that the system gives no outgoing connection: it must be free again after a restart."""
+    for port in _ports:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("unreachable: the ports are a cycle")
 
 
 class Process:
