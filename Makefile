@@ -117,7 +117,7 @@ test-peers: ## build what Quire is measured against, and ask each for one answer
 	$(call need,redis-server,redis-server)
 	$(TOOLS)/venv/bin/python load/peers/bench_engine.py --check --profile debug
 
-check: ## formatting, lints, links and `make deny`, for which cargo-deny is built once
+check: ## formatting, lints, links, what would be published, and `make deny`, for which cargo-deny is built once
 	cargo fmt --all --check
 	for other in load/peers/*; do \
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
@@ -128,6 +128,7 @@ check: ## formatting, lints, links and `make deny`, for which cargo-deny is buil
 	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
+	cargo publish --workspace --dry-run --no-verify --allow-dirty
 	$(MAKE) --no-print-directory deny
 
 clients: $(CLIENTS) ## build the clients in six languages into target/clients
