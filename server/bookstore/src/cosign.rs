@@ -369,9 +369,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shop = shop(&folder);
         let head = shop.head().await.unwrap();
+        let long = "x".repeat(usize::try_from(ANSWER_BYTES_MAX).unwrap() + 1);
         for (signed, answer, is_expected) in [
             (0, &[(404, "")], (|refusal| matches!(refusal, Refusal::Unknown)) as fn(&Refusal) -> bool),
             (0, &[(403, "")], |refusal| matches!(refusal, Refusal::Key)),
+            (0, &[(200, &*long)], |refusal| matches!(refusal, Refusal::Http(ureq::Error::BodyExceedsLimit(_)))),
             (0, &[(422, "")], |refusal| matches!(refusal, Refusal::Status { status: 422, .. })),
             (0, &[(302, "elsewhere")], |refusal| matches!(refusal, Refusal::Status { status: 302, .. })),
             (0, &[(409, "many")], |refusal| matches!(refusal, Refusal::Status { status: 409, .. })),
