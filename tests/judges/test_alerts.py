@@ -110,8 +110,8 @@ def test_promtool_finds_nothing_to_mend_on_the_page(tools, server, contract, cha
 
 
 class Prometheus(Process):
-    """Prometheus with the rules, whose alerts do not wait, scraping one server each second. It has the history of three hours,
-    in which the values of some gauges did not change."""
+    """Prometheus with the rules, whose alerts do not wait, scraping one server each second. It has the history of three
+    hours, in which the values of some gauges did not change."""
 
     def __init__(self, tools, folder, server, scheme="http", history=None):
         super().__init__(folder)
@@ -123,8 +123,8 @@ class Prometheus(Process):
                                 "static_configs": [{"targets": [server.address]}]}]}))
         if history:
             now, labels = int(time.time()), f'{{job="quire",instance="{server.address}"}}'
-            lines = [f"# TYPE {name} gauge\n" + "".join(f"{name}{labels} {value} {at}\n" for at in range(now - 3 * 3600, now, 60))
-                     for name, value in history.items()]
+            minutes = range(now - 3 * 3600, now, 60)
+            lines = [f"{name}{labels} {value} {at}\n" for name, value in history.items() for at in minutes]
             (folder / "history").write_text("".join(lines) + "# EOF\n")
             promtool(tools, "tsdb", "create-blocks-from", "openmetrics", folder / "history", folder / "prometheus")
         self.start(tools / "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",

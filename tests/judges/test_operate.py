@@ -90,8 +90,8 @@ class Operator(Process):
     def type(self, line):
         """Runs a line; returns its exit code and output."""
         line = re.sub(r"\s+# .*", "", line).removesuffix("&")
-        here = {"runuser -u quire -- ": "", "/var/lib/quire": f"{self.folder}/quire-data", "/etc/quire": str(self.folder),
-                DATABASE: self.database}
+        here = {"runuser -u quire -- ": "", "/var/lib/quire": f"{self.folder}/quire-data",
+                "/etc/quire": str(self.folder), DATABASE: self.database}
         if self.process:
             here |= {"PID": str(self.process.pid), "%1": str(self.process.pid)}
         for written, meant in here.items():

@@ -1,4 +1,5 @@
-"""PostgreSQL without Patroni: Debian's programs with a folder of their own, as primary or as standby. Needs the standard library alone."""
+"""PostgreSQL without Patroni: Debian's programs with a folder of their own, as primary or as standby. Needs the standard
+library alone."""
 
 import os
 import pathlib
@@ -18,8 +19,8 @@ def programs() -> pathlib.Path:
 
 
 def as_other_user(folder: pathlib.Path) -> list[str]:
-    """The words before a command that runs it as another user if this one is root, whom PostgreSQL refuses. The folder becomes
-    that user's; it may be in a folder of root's."""
+    """The words before a command that runs it as another user if this one is root, whom PostgreSQL refuses. The folder
+    becomes that user's; it may be in a folder of root's."""
     folder.chmod(0o700)
     if os.getuid():
         return []
@@ -40,7 +41,8 @@ class Postgres(Process):
         if primary is None:
             self._run("initdb", "--auth=trust", "--no-sync", "--no-locale", "-E", "UTF8", "-U", OWNER, "-D", "data")
         else:
-            self._run("pg_basebackup", "--no-sync", "--write-recovery-conf", "-D", "data", "-d", primary.url("replication"))
+            source = ("-d", primary.url("replication"))
+            self._run("pg_basebackup", "--no-sync", "--write-recovery-conf", "-D", "data", *source)
         self.begin()
 
     def begin(self) -> None:
@@ -67,6 +69,7 @@ class Postgres(Process):
         return super().stop()
 
     def _run(self, program: str, *arguments: str) -> None:
-        done = subprocess.run([*self._as_other, programs() / program, *arguments], cwd=self.folder, env=self.environment,
-                              capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        command = [*self._as_other, programs() / program, *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
+                              timeout=PATIENCE_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
