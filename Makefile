@@ -78,8 +78,9 @@ test-engine: ## judges that others wrote for gRPC, Connect and protobuf, on test
 	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED),rpc-testing/protobuf-testee --test judges -- --include-ignored --test-threads=1 --nocapture
 
 judges: ## judges and clients that others wrote, on `quire serve` as it is released
-	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, h2load, JDK 17, Maven, npm, and Prometheus into $(TOOLS)"
+	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, h2load, JDK 17, Maven, npm, postgresql, and Prometheus into $(TOOLS)"
 	$(MAKE) --no-print-directory $(INSTALLED) $(PROMETHEUS) $(VENV) $(BROWSER) quire-release
+	$(need-postgres)
 	$(call need,chromium,chromium)
 	$(call need,chromedriver,chromium-driver)
 	$(call need,curl,curl)

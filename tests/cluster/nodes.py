@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import pathlib
-import pwd
 import shutil
 import signal
 import sys
@@ -21,6 +20,7 @@ import yaml
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "kit/python"))
 
 import kit.servers  # noqa: E402
+from kit.postgres import as_other_user, programs  # noqa: E402
 from kit.proxy import Door, Relays  # noqa: E402
 from kit.servers import PATIENCE_SECONDS, free_port, wait_until  # noqa: E402
 
@@ -141,7 +141,6 @@ class Node:
 
     def configure(self, synchronous: bool, parameters: dict[str, Any]) -> None:
         folder = self.process.folder
-        bin_folder = max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
         everyone = {"username": SUPERUSER, "password": "by-trust"}
         settings = {
             "scope": "quire", "name": self.name,
@@ -159,7 +158,7 @@ class Node:
             }, "initdb": [{"encoding": "UTF8"}, "no-locale", "data-checksums"]},
             "postgresql": {
                 "listen": f"127.0.0.1:{self.port}", "connect_address": f"127.0.0.1:{self._others['port']}",
-                "data_dir": str(folder / "data"), "bin_dir": str(bin_folder), "pgpass": str(folder / "pgpass"),
+                "data_dir": str(folder / "data"), "bin_dir": str(programs()), "pgpass": str(folder / "pgpass"),
                 "authentication": {"superuser": everyone, "replication": everyone, "rewind": everyone},
                 "pg_hba": ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"],
                 "parameters": {"unix_socket_directories": str(folder)},
@@ -167,20 +166,10 @@ class Node:
             "watchdog": {"mode": "off"},
         }
         (folder / "patroni.yml").write_text(yaml.safe_dump(settings))
-        if os.getuid() == 0:
-            owner = pwd.getpwnam("postgres")
-            for path in (folder, folder / "patroni.yml"):
-                os.chown(path, owner.pw_uid, owner.pw_gid)
-        folder.chmod(0o700)
 
     def start(self) -> None:
         """Or starts again."""
-        command = [sys.executable, "-m", "patroni", "patroni.yml"]
-        if os.getuid() == 0:
-            # PostgreSQL does not run as root; what is read may lie in folders of root's.
-            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--inh-caps=+dac_read_search",
-                       "--ambient-caps=+dac_read_search", *command]
-        self.process.start(*command)
+        self.process.start(*as_other_user(self.process.folder), sys.executable, "-m", "patroni", "patroni.yml")
 
     def told(self) -> dict[str, Any]:
         """What its Patroni says of it."""

@@ -40,6 +40,13 @@ def quire():
 
 
 @pytest.fixture(scope="session")
+def has_postgres(quire):
+    """The program has PostgreSQL, as the released one has, or the test is left out."""
+    if b"this build has no PostgreSQL" in pathlib.Path(quire).read_bytes():
+        pytest.skip("this build has no PostgreSQL")
+
+
+@pytest.fixture(scope="session")
 def grpcurl():
     return judge("grpcurl")
 

@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from conftest import Server
 from kit.certificates import certificate
+from kit.postgres import Postgres
 from kit.servers import PATIENCE_SECONDS, Process, Quire, free_port, stopping, wait_until
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -109,9 +110,10 @@ def test_promtool_finds_nothing_to_mend_on_the_page(tools, server, contract, cha
 
 
 class Prometheus(Process):
-    """Prometheus with the rules, whose alerts do not wait, scraping one server each second."""
+    """Prometheus with the rules, whose alerts do not wait, scraping one server each second. It has the history of three
+    hours, in which the values of some gauges did not change."""
 
-    def __init__(self, tools, folder, server, scheme="http"):
+    def __init__(self, tools, folder, server, scheme="http", history=None):
         super().__init__(folder)
         self._port, self._data = free_port(), server.folder
         (folder / "alerts.yml").write_text(re.sub(r"for: \w+", "for: 0s", RULES.read_text()))
@@ -119,6 +121,12 @@ class Prometheus(Process):
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": ["alerts.yml"],
             "scrape_configs": [{"job_name": "quire", "scheme": scheme, "tls_config": {"insecure_skip_verify": True},
                                 "static_configs": [{"targets": [server.address]}]}]}))
+        if history:
+            now, labels = int(time.time()), f'{{job="quire",instance="{server.address}"}}'
+            minutes = range(now - 3 * 3600, now, 60)
+            lines = [f"{name}{labels} {value} {at}\n" for name, value in history.items() for at in minutes]
+            (folder / "history").write_text("".join(lines) + "# EOF\n")
+            promtool(tools, "tsdb", "create-blocks-from", "openmetrics", folder / "history", folder / "prometheus")
         self.start(tools / "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
                    f"--web.listen-address=127.0.0.1:{self._port}")
         self.line("Server is ready to receive web requests")
@@ -156,10 +164,10 @@ class Prometheus(Process):
 
 
 @contextlib.contextmanager
-def scraped(tools, folder, server, scheme="http"):
+def scraped(tools, folder, server, scheme="http", history=None):
     """Prometheus, scraping a server that sells 20 times a second."""
     load = Process(folder / "load")
-    with stopping(server), stopping(load), stopping(Prometheus(tools, folder / "prometheus", server, scheme)) as prometheus:
+    with stopping(server), stopping(load), stopping(Prometheus(tools, folder / "prometheus", server, scheme, history)) as prometheus:
         bench, tls = pathlib.Path(server.program).with_name("quire-bench"), ["--insecure"] if scheme == "https" else []
         load.start(bench, "grpc", f"{scheme}://{server.address}", "bookstore.BookStore/Buy", "--data", '{"id": 53477}',
                    "--rate", "20", "--duration", f"{2 * PATIENCE_SECONDS}s", "--warm-up", "0s", "--workers", "1",
@@ -286,3 +294,17 @@ def test_memory_near_its_limit_is_reported(quire, tools, tmp_path):
     server = Server(quire, tmp_path, "--set", f"limits.memory_bytes={used}")
     with scraped(tools, tmp_path, server) as prometheus:
         prometheus.wait_until_firing("QuireMemoryHigh")
+
+
+def test_a_replica_that_is_lost_is_reported_until_it_is_back(quire, has_postgres, tools, tmp_path):
+    with stopping(Postgres(tmp_path / "primary")) as primary, stopping(Postgres(tmp_path / "standby", primary)) as standby:
+        server = Server(quire, tmp_path, environment={"QUIRE_LEDGER_URL": primary.database("quire")})
+        # The rule compares with ten minutes of the week before.
+        with scraped(tools, tmp_path, server, history={"quire_store_replicas": 1}) as prometheus:
+            wait_until("the replica", lambda: prometheus.query("quire_store_replicas == 1"))
+            prometheus.wait_until_firing()
+            standby.stop()
+            wait_until("the loss", lambda: prometheus.query("quire_store_replicas == 0"))
+            prometheus.wait_until_firing("QuireReplicaLost")
+            standby.begin()
+            prometheus.wait_until_firing()

@@ -1,6 +1,7 @@
 """The commands of the operator's pages work: each page is typed line by line, in a folder with a server. STUBS has those that
 cannot run here."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -11,7 +12,8 @@ import subprocess
 import pytest
 
 from conftest import ROOT, judge
-from kit.servers import Process, stopping
+from kit.postgres import Postgres
+from kit.servers import PATIENCE_SECONDS, Process, stopping
 
 PAGES = sorted((ROOT / "docs/operate").glob("*.md"))
 # Programs that do nothing in these tests, and the reason.
@@ -23,13 +25,12 @@ STUBS = {
     "install": "changes the machine",
     "journalctl": "no systemd runs",
     "make": "compiles for minutes; test_docs.py looks for the target",
-    "psql": "no PostgreSQL runs",
     "systemctl": "no systemd runs",
     "systemd-analyze": "no systemd is there",
     "useradd": "changes the machine; the package's scripts run it in deploy/test_package.sh",
 }
 # Those that run.
-PROGRAMS = set("cp curl df du grep grpcurl kill openssl quire quire-bench runuser sed sort tail umask".split())
+PROGRAMS = set("cp curl df du grep grpcurl kill openssl psql quire quire-bench runuser sed sort tail umask".split())
 # Lines that would not end or last for ten seconds, and what they become.
 ENDLESS = {
     "quire top": "{} --once",
@@ -38,6 +39,8 @@ ENDLESS = {
 }
 # What a reader of a line with https:// has.
 CERTIFICATE = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 30 -subj /CN=localhost"
+# Stands for a database, which is there for the pages that name it.
+DATABASE = "postgres://quire@db1,db2,db3/quire"
 # Exit codes of lines that name what is not there.
 UNSUCCESSFUL = {"cut 4711": 1}
 
@@ -57,7 +60,7 @@ def commands(page):
 
 def programs(line):
     """Names of the programs that a line runs."""
-    bare = re.sub(r"""\s+# .*|"[^"]*"|'[^']*'""", "", line)
+    bare = re.sub(r"""\s+# .*|"[^"]*"|'[^']*'|^\w+=\S* """, "", line)
     return {pathlib.PurePath(word).name for word in re.findall(r"(?:^|[|;&]\s*)([\w./-]+)", bare)}
 
 
@@ -79,6 +82,7 @@ class Operator(Process):
             if name == "systemd-analyze" and shutil.which(name):
                 continue
             (folder / "bin" / name).symlink_to("/bin/true")
+        self.database = DATABASE
         self.type("quire config template >quire.toml")
         self.type("quire serve")
         self.type("quire backup before-all.backup")
@@ -86,7 +90,8 @@ class Operator(Process):
     def type(self, line):
         """Runs a line; returns its exit code and output."""
         line = re.sub(r"\s+# .*", "", line).removesuffix("&")
-        here = {"runuser -u quire -- ": "", "/var/lib/quire": f"{self.folder}/quire-data", "/etc/quire": str(self.folder)}
+        here = {"runuser -u quire -- ": "", "/var/lib/quire": f"{self.folder}/quire-data",
+                "/etc/quire": str(self.folder), DATABASE: self.database}
         if self.process:
             here |= {"PID": str(self.process.pid), "%1": str(self.process.pid)}
         for written, meant in here.items():
@@ -95,12 +100,15 @@ class Operator(Process):
         line = re.sub(r"\bquire (admin|health)\b(?! 127)", rf"quire \1 {address}", line)
         if "quire serve" in line:
             self.stop()
-            self.start("bash", "-c", f"exec {line}")
+            self.start("bash", "-c", f"exec env {line}")
             self.environment["QUIRE_SERVER_LISTEN"] = self.listening()
             return 0, ""
         line = next((instead.format(line) for words, instead in ENDLESS.items() if words in line), line)
         if "https:" not in line:
-            return self.run(line)
+            ended = self.run(line)
+            if re.match(r"kill \d", line):
+                self.process.wait(PATIENCE_SECONDS)
+            return ended
         self.run(CERTIFICATE)
         self.type("quire serve --set tls.certificate=cert.pem --set tls.key=key.pem")
         ended = self.run(line)
@@ -119,8 +127,13 @@ class Operator(Process):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_work(quire, tmp_path, page):
-    with stopping(Operator(quire, tmp_path)) as operator:
+def test_the_commands_of_a_page_work(quire, tmp_path, page, request):
+    with stopping(Operator(quire, tmp_path)) as operator, contextlib.ExitStack() as databases:
+        shared = [line for _, line in commands(page) if DATABASE in line]
+        if any("quire" in programs(line) for line in shared):
+            request.getfixturevalue("has_postgres")
+        if shared:
+            operator.database = databases.enter_context(stopping(Postgres(tmp_path / "postgres"))).database("quire")
         for number, line in commands(page):
             others = programs(line) - PROGRAMS - set(STUBS)
             assert not others, f"{page.relative_to(ROOT)}:{number}: may these run? {others}"

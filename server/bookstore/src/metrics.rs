@@ -74,7 +74,7 @@ impl Default for Metrics {
             reservations: Family::default(),
             replays: Counter::default(),
             refusals: Refusals::default(),
-            batch_entries: Histogram::new((0..=10).map(|power| f64::from(1 << power))),
+            batch_entries: metrics::batch_sizes(),
             commit_seconds: metrics::commit_times(),
             queue_seconds: metrics::commit_times(),
             store_failures: Counter::default(),

@@ -117,7 +117,7 @@ impl hosting::Settings for Settings {
         ("bookstore.enabled", "`false`: without the bookstore and its console"),
         (
             "ledger.url",
-            "`postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE`: a PostgreSQL database instead of the file `bookstore.db` ([scaling.md](scaling.md))",
+            "`postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE`: a PostgreSQL database instead of the file `bookstore.db` ([scale.md](operate/scale.md))",
         ),
         ("ledger.ca", "PEM file of the authorities for the database's certificate, instead of the system's"),
         ("ledger.timeout_seconds", "time without an answer after which the database counts as unreachable"),

@@ -41,6 +41,11 @@ pub fn commit_times() -> Histogram {
     Histogram::new((0..=16).map(|power| 50e-6 * f64::from(1 << power)))
 }
 
+/// Histogram of batches' sizes: 1 to 1024, which is the default maximum.
+pub fn batch_sizes() -> Histogram {
+    Histogram::new((0..=10).map(|power| f64::from(1 << power)))
+}
+
 /// Writer of the metrics page.
 pub struct Page<'a>(DescriptorEncoder<'a>);
 

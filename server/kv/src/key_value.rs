@@ -17,7 +17,7 @@ use crate::{
     entry::{Clock, Entry, Key, Value, Version},
     fault::{Fault, Limit},
     journal::{Journal, OpenError},
-    metrics::{Levels, Times},
+    metrics::{Histograms, Levels},
     settings::{Durability, Limits, Settings, StoreKind},
     snapshot::{Snapshot, Source},
     table::Table,
@@ -61,7 +61,7 @@ struct Inner {
     /// Held for whole calls with [`StoreKind::Mutex`], otherwise unused.
     lock: Mutex<()>,
     journal: Option<Journal>,
-    times: Times,
+    histograms: Histograms,
     /// Never turns false, since memory does not fail.
     always_healthy: watch::Sender<bool>,
 }
@@ -70,13 +70,13 @@ impl KeyValue {
     /// Opens the service; with [`Durability::Log`] loads the folder's entries. Blocks.
     pub fn open(folder: &Path, settings: Settings, clock: Clock) -> Result<Self, OpenError> {
         let table = Arc::new(Table::new(&settings.limits, clock));
-        let times = Times::default();
+        let histograms = Histograms::default();
         let journal = match settings.durability {
             Durability::Memory => None,
-            Durability::Log => Some(Journal::open(folder, Arc::clone(&table), &settings.limits, times.clone())?),
+            Durability::Log => Some(Journal::open(folder, Arc::clone(&table), &settings.limits, histograms.clone())?),
         };
         let (lock, always_healthy) = (Mutex::new(()), watch::Sender::new(true));
-        let inner = Inner { settings, table, lock, journal, times, always_healthy };
+        let inner = Inner { settings, table, lock, journal, histograms, always_healthy };
         Ok(Self { inner: Arc::new(inner), deadline: None })
     }
 
@@ -291,9 +291,9 @@ impl KeyValue {
         Some(format!("the key-value journal failed and is being read back; writes of keys are refused{reason}"))
     }
 
-    /// Times of the journal.
-    pub(crate) fn times(&self) -> &Times {
-        &self.inner.times
+    /// Histograms of the journal.
+    pub(crate) fn histograms(&self) -> &Histograms {
+        &self.inner.histograms
     }
 
     /// Current usage and state.

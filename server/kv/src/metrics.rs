@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hosting::metrics::{Page, commit_times};
+use hosting::metrics::{Page, batch_sizes, commit_times};
 use prometheus_client::{
     metrics::histogram::Histogram,
     registry::{Registry, Unit},
@@ -25,27 +25,30 @@ pub struct Levels {
     pub healthy: bool,
 }
 
-/// Times of the journal; clones share them.
+/// Histograms of the journal; clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Times {
-    /// Of writes in the queue.
+pub(crate) struct Histograms {
+    /// Times of writes in the queue.
     pub(crate) queue: Histogram,
-    /// Of batches' commits.
+    /// Times of batches' commits.
     pub(crate) commit: Histogram,
+    /// Writes in a commit.
+    pub(crate) batch: Histogram,
 }
 
-impl Default for Times {
+impl Default for Histograms {
     fn default() -> Self {
-        Self { queue: commit_times(), commit: commit_times() }
+        Self { queue: commit_times(), commit: commit_times(), batch: batch_sizes() }
     }
 }
 
-impl Times {
+impl Histograms {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Time that key-value writes waited for the journal, of one in 16";
         registry.register_with_unit("kv_queue", help, Unit::Seconds, self.queue.clone());
         let help = "Duration of a batch's write to the key-value journal, with its fsync";
         registry.register_with_unit("kv_commit", help, Unit::Seconds, self.commit.clone());
+        registry.register("kv_batch_writes", "Writes in one commit of the key-value journal", self.batch.clone());
     }
 }
 

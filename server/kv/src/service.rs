@@ -78,7 +78,7 @@ impl Open for KvService {
         }
         if let Ok(store) = &store {
             host.handles.offer(store.clone());
-            store.times().register(host.metrics);
+            store.histograms().register(host.metrics);
         }
         let shown = store.clone().ok();
         metrics::collect(host.metrics, move |page| {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::{
     entry::{Entry, Key, Version},
     fault::Fault,
-    metrics::Times,
+    metrics::Histograms,
     settings::Limits,
     table::Table,
     write::{Action, Outcome},
@@ -38,7 +38,7 @@ impl OpenError {
 pub(crate) struct Journal(Infallible);
 
 impl Journal {
-    pub(crate) fn open(_: &Path, _: Arc<Table>, _: &Limits, _: Times) -> Result<Self, OpenError> {
+    pub(crate) fn open(_: &Path, _: Arc<Table>, _: &Limits, _: Histograms) -> Result<Self, OpenError> {
         Err(OpenError)
     }
 

@@ -47,6 +47,8 @@ const LOCK_FILE: &str = "lock";
 const VERSION_FILE: &str = "version";
 const VERSION_MAGIC: &[u8] = b"FJL";
 const VERSION_BYTES: usize = 4;
+/// Format of fjall's files, in the byte after the magic.
+pub(super) const FORMAT: u8 = 3;
 const TABLES_FOLDER: &str = "keyspaces";
 /// Interval of checks for written tables.
 const TABLES_PAUSE: Duration = Duration::from_millis(1);
@@ -62,6 +64,8 @@ pub(crate) enum DiskError {
     Moved(#[from] Moved),
     #[error("its file `{VERSION_FILE}` is missing or damaged")]
     Incomplete,
+    #[error("it has format version {0}")]
+    Newer(u8),
     #[error(transparent)]
     Store(#[from] fjall::Error),
 }
@@ -88,6 +92,10 @@ impl Disk {
     /// Opens the store with an empty log. The log's contents are first flushed to tables: after a failed flush of the
     /// log, the kernel may show data that is not on disk, and reports that only once.
     pub(crate) fn open(folder: &Path) -> Result<Self, DiskError> {
+        // A newer log would look torn or damaged.
+        if let Some(found) = header(folder)?.map(|header| header[VERSION_MAGIC.len()]).filter(|found| *found > FORMAT) {
+            return Err(DiskError::Newer(found));
+        }
         if folder.join(LOCK_FILE).exists() {
             Self::prepare(folder)?;
         }
@@ -249,16 +257,10 @@ impl fmt::Debug for Moment {
 /// block another attempt is removed.
 fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     let (version, tables) = (folder.join(VERSION_FILE), folder.join(TABLES_FOLDER));
-    let header = match fs::read(&version) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        read => read.ok(),
-    };
-    if let Some(header) =
-        header.as_ref().filter(|header| header.len() >= VERSION_BYTES && header.starts_with(VERSION_MAGIC))
-    {
+    if let Some(header) = header(folder)? {
         // Written again, because its flush may have failed when the store was made.
         let file = File::options().write(true).open(&version)?;
-        file.write_all_at(header, 0)?;
+        file.write_all_at(&header, 0)?;
         file.sync_all()?;
         return Ok(true);
     }
@@ -266,10 +268,18 @@ fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     if tables.exists() && fs::read_dir(tables)?.next().is_some() {
         return Err(DiskError::Incomplete);
     }
-    if header.is_some() {
+    if version.exists() {
         fs::remove_file(version)?;
     }
     Ok(false)
+}
+
+/// The header in the version file, if it is whole.
+fn header(folder: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(folder.join(VERSION_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        read => Ok(read.ok().filter(|header| header.len() >= VERSION_BYTES && header.starts_with(VERSION_MAGIC))),
+    }
 }
 
 /// Locks out other processes until dropped.

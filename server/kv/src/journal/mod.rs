@@ -32,7 +32,7 @@ use crate::journal::writer::Failures;
 use crate::{
     entry::Key,
     fault::{Fault, Limit},
-    metrics::Times,
+    metrics::Histograms,
     settings::Limits,
     table::Table,
     write::{Action, Outcome},
@@ -63,6 +63,14 @@ pub enum OpenError {
         /// The damage.
         reason: String,
     },
+    /// A later release has written it.
+    #[error("the key-value store in {} has format version {found}, and this program knows version {}; use a newer quire, or restore a backup that this one made", path.display(), disk::FORMAT)]
+    Newer {
+        /// The path.
+        path: PathBuf,
+        /// The format's version.
+        found: u8,
+    },
 }
 
 impl OpenError {
@@ -73,6 +81,7 @@ impl OpenError {
             DiskError::Store(fjall::Error::Io(reason))
             | DiskError::Log(LogError::Io(reason))
             | DiskError::Tables(TablesError::Io(reason)) => Self::Unusable { path, reason },
+            DiskError::Newer(found) => Self::Newer { path, found },
             other => Self::Damaged { path, reason: other.to_string() },
         }
     }
@@ -97,7 +106,12 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Opens the folder, loads its entries, and starts the thread.
-    pub(crate) fn open(folder: &Path, table: Arc<Table>, limits: &Limits, times: Times) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        folder: &Path,
+        table: Arc<Table>,
+        limits: &Limits,
+        histograms: Histograms,
+    ) -> Result<Self, OpenError> {
         let refused = |error| OpenError::new(folder, error);
         let disk = Disk::open(folder).map_err(refused)?;
         let read_back = || {
@@ -112,8 +126,15 @@ impl Journal {
         let files = Files::of(folder).map_err(|reason| refused(reason.into()))?;
         let (shown, failures) = (Arc::<OpenDisk>::default(), Arc::<Failures>::default());
         shown.set(Some(disk.clone()));
-        let writer =
-            Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), times, disk, files);
+        let writer = Writer::new(
+            folder.to_path_buf(),
+            table,
+            Arc::clone(&shown),
+            Arc::clone(&failures),
+            histograms,
+            disk,
+            files,
+        );
         let bounds = commit::GroupLimits {
             queued: limits.writes_queued,
             batch: limits.batch_max,

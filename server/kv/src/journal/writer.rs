@@ -20,7 +20,7 @@ use crate::{
         disk::{Disk, DiskError, Files, Record},
         view::OpenDisk,
     },
-    metrics::Times,
+    metrics::Histograms,
     table::Table,
     watch::EventKind,
     write::{Action, Effect, Outcome, Present},
@@ -55,7 +55,7 @@ pub(super) struct Writer {
     /// Gives views access to the open disk.
     shown: Arc<OpenDisk>,
     failures: Arc<Failures>,
-    times: Times,
+    histograms: Histograms,
     /// Those of the disk that was opened last.
     files: Files,
     /// The disk opened and read at the start.
@@ -72,11 +72,21 @@ impl Writer {
         table: Arc<Table>,
         shown: Arc<OpenDisk>,
         failures: Arc<Failures>,
-        times: Times,
+        histograms: Histograms,
         disk: Disk,
         files: Files,
     ) -> Self {
-        Self { folder, table, shown, failures, times, files, first: Some(disk), doubtful: HashSet::new(), wrote: false }
+        Self {
+            folder,
+            table,
+            shown,
+            failures,
+            histograms,
+            files,
+            first: Some(disk),
+            doubtful: HashSet::new(),
+            wrote: false,
+        }
     }
 }
 
@@ -125,7 +135,7 @@ impl Worker for Writer {
     }
 
     fn on_taken(&self) -> OnTaken {
-        let times = self.times.queue.clone();
+        let times = self.histograms.queue.clone();
         Box::new(move |queued| times.observe(queued.as_secs_f64()))
     }
 }
@@ -213,7 +223,7 @@ impl OpenWriter<'_> {
 
     /// Writes the decisions to disk and publishes them to readers.
     fn write(&mut self, decided: Decided) -> Result<Vec<Result<Outcome, Fault>>, DiskError> {
-        let Writer { table, doubtful, wrote, files, times, .. } = self.writer;
+        let Writer { table, doubtful, wrote, files, histograms, .. } = self.writer;
         let records = decided.changes.iter().map(|(key, change)| match change {
             Change::Put(entry) => Record::Put(key, entry),
             Change::Remove(..) => Record::Remove(key),
@@ -222,7 +232,8 @@ impl OpenWriter<'_> {
         if !decided.changes.is_empty() {
             let begun_at = Instant::now();
             written = self.disk.commit(records, table.version());
-            times.commit.observe(begun_at.elapsed().as_secs_f64());
+            histograms.commit.observe(begun_at.elapsed().as_secs_f64());
+            histograms.batch.observe(f64::from(u32::try_from(decided.changes.len()).unwrap_or(u32::MAX)));
         }
         if let Err(error) = written.map_err(DiskError::from).and_then(|()| Ok(files.check()?)) {
             for (old, new) in decided.taken.into_iter().rev() {

@@ -46,6 +46,8 @@ fn explained(error: anyhow::Error) -> anyhow::Error {
         error.context(format!("{UNTRUSTED}; --ca FILE names the certificates that are"))
     } else if text.contains("InvalidContentType") {
         error.context(NO_TLS)
+    } else if text.contains("CertificateRequired") {
+        error.context("the server requires a client certificate: --certificate FILE and --key-file FILE")
     } else {
         error
     }

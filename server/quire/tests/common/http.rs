@@ -42,12 +42,13 @@ pub(crate) fn get_as(address: SocketAddr, path: &str, accepted: &str) -> Page {
     try_get_as(address, path, accepted).unwrap_or_else(|error| panic!("GET {path}: {error}"))
 }
 
-/// The value of a counter or gauge on `/metrics`, given as there: `name{label="value"}`.
+/// The value of a counter, gauge, or histogram's sum on `/metrics`, given as there: `name{label="value"}`.
 pub(crate) fn metric(address: SocketAddr, series: &str) -> u64 {
     let page = get(address, "/metrics").body;
     let line = page.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
     let line = line.unwrap_or_else(|| panic!("no series {series} in\n{page}"));
-    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a whole number")
+    let value = line.rsplit(' ').next().map(|value| value.strip_suffix(".0").unwrap_or(value));
+    value.and_then(|value| value.parse().ok()).expect("a whole number")
 }
 
 /// Number of refusals by a limit.

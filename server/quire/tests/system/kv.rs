@@ -246,19 +246,32 @@ async fn the_service_is_on_unless_it_is_turned_off_and_forgets_unless_it_is_told
 }
 
 #[tokio::test]
-async fn one_in_16_writes_is_timed_in_the_queue_and_each_batchs_commit() {
+async fn one_in_16_writes_is_timed_in_the_queue_and_each_batchs_commit_is_timed_and_counted() {
     let folder = folder();
     let server = durable().serve(folder.path());
+    let batches =
+        || ["count", "sum"].map(|part| http::metric(server.address, &format!("quire_kv_batch_writes_{part}")));
     let counts = || {
         ["kv_queue", "kv_commit", "ledger_queue"]
             .map(|name| http::metric(server.address, &format!("quire_{name}_seconds_count")))
     };
-    assert_eq!(counts(), [0; 3]);
+    assert_eq!((counts(), batches()), ([0; 3], [0; 2]));
     for number in 1..=17_u64 {
         client(server.channel()).create(create(&number.to_string(), b"v".to_vec())).await.expect("created");
         server.shop().buy(one(BOOK)).await.expect("an answer");
-        assert_eq!(counts(), [number.div_ceil(16), number, number.div_ceil(16)]);
+        assert_eq!((counts(), batches()), ([number.div_ceil(16), number, number.div_ceil(16)], [number; 2]));
     }
+    let mut writers = JoinSet::new();
+    for number in 18..=200_u64 {
+        let client = client(server.channel());
+        writers.spawn(async move { client.create(create(&number.to_string(), b"v".to_vec())).await.expect("created") });
+    }
+    writers.join_all().await;
+    let [commits, writes] = batches();
+    assert!(commits < writes && writes == 200, "{writes} writes in {commits} commits");
+    // Nothing is written.
+    client(server.channel()).create(create("1", b"v".to_vec())).await.expect_err("it is there");
+    assert_eq!(batches(), [commits, writes]);
     server.stop();
 }
 

@@ -21,6 +21,7 @@ mod durability;
 mod fairness;
 mod frozen;
 mod full_disk;
+mod health;
 mod http;
 mod idle;
 mod import;
