@@ -190,7 +190,7 @@ deny: $(CARGO_DENY) ## licences, sources, bans and, if they can be fetched, advi
 
 # maturin lists the crates in the wheel as CycloneDX. Its first word to Cargo, `rustc`, means something else to cargo-auditable alone.
 wheel: $(MATURIN) $(CARGO_AUDITABLE) ## quire as a wheel for pip, and the list of its crates, into target/dist
-	printf '#!/bin/sh\nexec %s auditable "$$@"\n' $(CARGO_AUDITABLE) >$(TOOLS)/auditing-cargo && chmod +x $(TOOLS)/auditing-cargo
+	printf '#!/bin/sh\nexec env -u CARGO %s auditable "$$@"\n' $(CARGO_AUDITABLE) >$(TOOLS)/auditing-cargo && chmod +x $(TOOLS)/auditing-cargo
 	cd deploy/wheel && CARGO=$(CURDIR)/$(TOOLS)/auditing-cargo ../../$(MATURIN) build --locked --profile $(PACKAGE_PROFILE) --out ../../$(PACKAGED)
 	cd $(PACKAGED) && python3 -m zipfile --extract quire_server-*.whl wheel
 	cd $(PACKAGED) && mv wheel/*.dist-info/sboms/server.cyclonedx.json quire.cdx.json && rm -r wheel
