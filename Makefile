@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients package deny dist dist-clients tarball wheel test-package test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: docs screenshots help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release quire-packaged clients package deny dist dist-clients tarball wheel test-package test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -26,6 +26,7 @@ PROTOBUF := $(TOOLS)/bin/conformance_test_runner
 BROWSER := $(TOOLS)/browser/bundle.js
 
 # What makes and checks packages.
+AUDITABLE2CDX := $(TOOLS)/auditable2cdx-0.1.0/bin/auditable2cdx
 CARGO_AUDITABLE := $(CURDIR)/$(TOOLS)/cargo-auditable-0.7.7/bin/cargo-auditable
 CARGO_DEB := $(TOOLS)/cargo-deb-3.8.0/bin/cargo-deb
 CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
@@ -142,7 +143,7 @@ docs: ## the pages of reference of the clients' libraries, into target/clients; 
 
 dist: dist-clients ## what users of the server and the clients install, with sums, into target/dist
 	$(MAKE) --no-print-directory deny wheel tarball
-	deploy/test_archives.sh target/dist
+	deploy/test_archives.sh target/dist --listed
 	$(call sums,target/dist)
 
 # The sums of all archives in a folder: $(call sums,FOLDER).
@@ -156,12 +157,19 @@ dist-clients:
 PACKAGE_PROFILE := dist
 PACKAGED = target/$(PACKAGE_PROFILE)
 # What is released has the list of its crates in it, for `cargo audit bin`.
-RELEASING = $(if $(filter dist,$(PACKAGE_PROFILE)),$(CARGO_AUDITABLE) auditable,cargo)
-package: ## the Debian package of quire and quire-bench, with its sum, into target/dist
-	@echo "$@ installs cargo-auditable and cargo-deb into $(TOOLS), by Cargo"
-	$(MAKE) --no-print-directory $(CARGO_DEB) $(filter %/cargo-auditable,$(RELEASING))
-	$(RELEASING) build --profile $(PACKAGE_PROFILE) -p server
-	$(RELEASING) build --profile $(PACKAGE_PROFILE) --bin quire-bench
+LISTED = $(filter dist,$(PACKAGE_PROFILE))
+RELEASING = $(if $(LISTED),$(CARGO_AUDITABLE) auditable,cargo)
+quire-packaged:
+	$(if $(LISTED),$(MAKE) --no-print-directory $(CARGO_AUDITABLE))
+	$(RELEASING) build --locked --profile $(PACKAGE_PROFILE) -p server
+
+package: quire-packaged ## the Debian package of quire and quire-bench, and the lists of their crates, into target/dist
+	@echo "$@ installs auditable2cdx, cargo-auditable and cargo-deb into $(TOOLS), by Cargo"
+	$(MAKE) --no-print-directory $(CARGO_DEB) $(if $(LISTED),$(AUDITABLE2CDX))
+	$(RELEASING) build --locked --profile $(PACKAGE_PROFILE) --bin quire-bench
+	$(if $(LISTED),for program in quire quire-bench; do \
+		$(AUDITABLE2CDX) $(PACKAGED)/$$program >$(PACKAGED)/$$program.cdx.json || exit 1; \
+	done)
 	cargo build $(TESTED) --example manual
 	rm -rf $(PACKAGED)/package $(PACKAGED)/*.deb && mkdir $(PACKAGED)/package
 	target/debug/examples/manual $(PACKAGED)/package
@@ -173,8 +181,8 @@ package: ## the Debian package of quire and quire-bench, with its sum, into targ
 TARBALL = quire-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)-x86_64-linux
 STATIC := -C target-feature=+crt-static
 tarball: package ## what is in the Debian package, its programs linked statically, into target/dist
-	$(RELEASING) rustc --profile $(PACKAGE_PROFILE) -p server --bin quire -- $(STATIC)
-	$(RELEASING) rustc --profile $(PACKAGE_PROFILE) -p bench --bin quire-bench -- $(STATIC)
+	$(RELEASING) rustc --locked --profile $(PACKAGE_PROFILE) -p server --bin quire -- $(STATIC)
+	$(RELEASING) rustc --locked --profile $(PACKAGE_PROFILE) -p bench --bin quire-bench -- $(STATIC)
 	rm -rf $(PACKAGED)/$(TARBALL) && cp -r $(PACKAGED)/package $(PACKAGED)/$(TARBALL)
 	cp $(PACKAGED)/{quire,quire-bench} deploy/quire.{service,socket} CHANGELOG.md LICENSE* $(PACKAGED)/$(TARBALL)
 	cd $(PACKAGED) && tar --sort=name --mtime=@0 --owner=0 --group=0 -czf $(TARBALL).tar.gz $(TARBALL) && rm -r $(TARBALL)
@@ -190,17 +198,18 @@ deny: $(CARGO_DENY) ## licences, sources, bans and, if they can be fetched, advi
 		echo "skipped: advisories, because $(ADVISORIES) cannot be reached"; \
 	fi
 
-# maturin lists the crates in the wheel as CycloneDX. Its first word to Cargo, `rustc`, means something else to cargo-auditable alone.
-wheel: $(MATURIN) $(CARGO_AUDITABLE) ## quire as a wheel for pip, and the list of its crates, into target/dist
-	printf '#!/bin/sh\nexec %s auditable "$$@"\n' $(CARGO_AUDITABLE) >$(TOOLS)/auditing-cargo && chmod +x $(TOOLS)/auditing-cargo
-	cd deploy/wheel && CARGO=$(CURDIR)/$(TOOLS)/auditing-cargo ../../$(MATURIN) build --locked --profile $(PACKAGE_PROFILE) --out ../../$(PACKAGED)
-	cd $(PACKAGED) && python3 -m zipfile --extract quire_server-*.whl wheel
-	cd $(PACKAGED) && mv wheel/*.dist-info/sboms/server.cyclonedx.json quire.cdx.json && rm -r wheel
+# maturin's first word to Cargo, `rustc`, means something else to cargo-auditable alone; and what CARGO names, cargo-auditable calls.
+wheel: $(MATURIN) ## quire as a wheel for pip, into target/dist
+	$(if $(LISTED),$(MAKE) --no-print-directory $(CARGO_AUDITABLE))
+	printf '#!/bin/sh\nexec env -u CARGO %s "$$@"\n' '$(RELEASING)' >$(TOOLS)/releasing-cargo && chmod +x $(TOOLS)/releasing-cargo
+	cd deploy/wheel && CARGO=$(CURDIR)/$(TOOLS)/releasing-cargo ../../$(MATURIN) build --locked --profile $(PACKAGE_PROFILE) --out ../../$(PACKAGED)
 
-# Packages the programs that other parts have built.
+# Packages the programs that other parts have built. The wheel is last: it leaves the program that others use in its place.
 test-package: PACKAGE_PROFILE := release
 test-package: PACKAGE_FLAGS := --fast
-test-package: package ## install, start, upgrade, remove and purge the Debian package on this machine; needs root
+test-package: tarball wheel ## check the server's archives; install, upgrade and purge the Debian package on this machine, as root
+	$(call need,systemd-analyze,systemd)
+	deploy/test_archives.sh $(PACKAGED)
 	deploy/test_package.sh $(PACKAGED)/quire_*.deb
 
 JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)
@@ -302,7 +311,7 @@ $(INSTALLED):
 	touch $@
 
 # Without optimisation they build in half the time.
-$(CARGO_AUDITABLE) $(CARGO_DEB) $(CARGO_DENY):
+$(AUDITABLE2CDX) $(CARGO_AUDITABLE) $(CARGO_DEB) $(CARGO_DENY):
 	root=$(patsubst %/bin/$(@F),%,$@) && cargo install --quiet --locked --debug --root $$root $(@F)@$${root##*-}
 
 $(MATURIN):
