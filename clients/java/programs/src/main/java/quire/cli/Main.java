@@ -111,7 +111,7 @@ public final class Main implements Callable<Integer> {
       int worst = ExitCode.OK;
       for (String line = lines.call(); line != null; line = lines.call()) {
         String[] words = line.strip().split("\\s+");
-        if (words[0].equals("exit")) {
+        if (line.strip().equals("exit")) {
           break;
         } else if (!words[0].isEmpty()) {
           var all = Stream.of(given, words).flatMap(Stream::of);
