@@ -43,7 +43,7 @@ type Book struct {
 type Found struct {
 	// Book is nil if there is no such book.
 	Book *Book
-	// Message says so in the server's words.
+	// Message is the server's, as the reason why there is no book.
 	Message string
 }
 
@@ -84,9 +84,9 @@ type Purchase struct {
 	Key string
 	// Replayed is true if the answer is that to an earlier request with the key.
 	Replayed bool
-	// Number is that of the purchase in the store's log; 0 if nothing was bought or the server does not say.
+	// Number is that of the purchase in the store's log; 0 if nothing was bought or the server does not send it.
 	Number int64
-	// StockLeft is the number of copies left after it; nil if the store does not say.
+	// StockLeft is the number of copies left after it; nil if the server does not send it.
 	StockLeft *int32
 	// Message is the server's.
 	Message string
@@ -198,7 +198,7 @@ func (c *Client) Lookup(ctx context.Context, id int32) (Found, error) {
 	return Found{Book: &found, Message: reply.Message}, nil
 }
 
-// Buy buys a copy of a book, or as many as the options say. With an error nothing was bought; the key is there all the same.
+// Buy buys a copy of a book, or as many as the options set. With an error nothing was bought; the key is there all the same.
 func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase, error) {
 	o, err := optionsOf(id, opts)
 	if err != nil {

@@ -66,7 +66,7 @@ func (c *Client) call(ctx context.Context, kind kind, method string, request, an
 	return nil
 }
 
-// Says in a fault that is no refusal what the addresses did.
+// Puts the addresses, and what they did, before the message of a fault that is not a refusal.
 func (c *Client) named(fault *Error) *Error {
 	switch {
 	case fault.Kind == ErrRefused:
@@ -96,6 +96,7 @@ func (c *Client) retry(
 		// A quarter or more, however many retries are allowed.
 		share /= time.Duration(min(c.retries, 3) + 1)
 	}
+	ctx = traced(ctx)
 	if c.credential != nil {
 		ctx = metadata.AppendToOutgoingContext(ctx, c.credential...)
 	}
@@ -148,7 +149,7 @@ func (c *Client) retry(
 }
 
 // Waits until the server has spoken on a connection, so that it is certain if a call was not sent. Returns nil as well if no
-// address can be reached: then the attempt fails at once and says why.
+// address can be reached: then the attempt fails at once, with the cause.
 func (c *Client) connected(ctx context.Context, now, end time.Time) *Error {
 	state := c.conn.GetState()
 	if state == connectivity.Ready {
@@ -184,7 +185,7 @@ func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 		return fault
 	}
 	// gRPC has some codes for broken streams as well. A server that refuses a call with one answer sends nothing but trailers,
-	// which have the content type. If those say OK, the answer is missing.
+	// which have the content type. If their status is OK, the answer is missing.
 	isBroken := isUnary && (trailer.Get("content-type") == nil || strings.HasPrefix(fault.Message, "cardinality violation"))
 	switch {
 	case !isUnary:
@@ -201,7 +202,7 @@ func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 		}
 	}
 	if fault.Code > codes.Unauthenticated {
-		// gRPC takes a code that it does not know for this one.
+		// gRPC passes on codes beyond the last one that it defines.
 		fault.Code = codes.Unknown
 	}
 	switch fault.Code {
@@ -216,13 +217,13 @@ func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 	return fault
 }
 
-// Whether another attempt may fare better, while none is in doubt.
+// True if another attempt may succeed, while none is in doubt.
 func (e *Error) isPassing(kind kind) bool {
 	isRead := kind == read && (e.Code == codes.Unavailable || e.Code == codes.Unknown)
 	return !e.Sent || e.Code == codes.ResourceExhausted || isRead
 }
 
-// The pause before the next attempt, and whether the server says that there must be none.
+// The pause before the next attempt, and true if the server forbids another attempt.
 func (e *Error) pause(usual time.Duration) (wait time.Duration, never bool) {
 	if len(e.pushback) == 0 {
 		return time.Duration(float64(usual) * (0.8 + 0.4*rand.Float64())), false

@@ -4,7 +4,8 @@
 // outcome is known or its time is over. What the store decides is returned as a value; faults are errors of type [*Error].
 //
 // A call ends with the deadline of its context. Without one a read and a write have 5 seconds, a purchase 30, and a watch
-// lasts until its context is cancelled. The outgoing metadata of the context, such as a traceparent, goes with the call.
+// lasts until its context is cancelled. The outgoing metadata of the context, such as a traceparent, goes with the call;
+// a tracestate only if it and the traceparent are valid and it has at most 512 bytes.
 package quire
 
 import (
@@ -66,7 +67,7 @@ func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = conf
 // WithToken sends a token with every call. Over a connection without TLS everyone on the way can read it.
 func WithToken(token string) Option { return func(o *options) { o.token = token } }
 
-// WithRetries says how often a call is sent again; 3 if absent. With 0 a purchase in doubt is not sent again either.
+// WithRetries sets how often a call is sent again; 3 if absent. With 0 a purchase in doubt is not sent again either.
 func WithRetries(times int) Option { return func(o *options) { o.retries = times } }
 
 // New makes a client of the store at an address, or at several with commas between, which it asks in turns: HOST:PORT, a host, or
@@ -136,7 +137,7 @@ func bearer(token string) ([]string, error) {
 }
 
 // Reads addresses with commas between: HOST:PORT, a host, or :PORT, each with http:// or https:// before it if need be. It returns
-// HOST:PORT of each, and whether https:// says that they speak TLS.
+// HOST:PORT of each, and true if they have https://.
 func parse(text string) (addresses []string, isTLS bool, err error) {
 	parts := strings.Split(text, ",")
 	for at, part := range parts {

@@ -10,13 +10,13 @@ import (
 
 // The kinds of faults, for errors.Is. What the store decides, such as "sold out", is no error.
 var (
-	// ErrArgument says that an argument is wrong. Nothing was sent.
+	// ErrArgument: an argument is wrong. Nothing was sent.
 	ErrArgument = errors.New("wrong argument")
-	// ErrRefused says that the server understood and will not do it.
+	// ErrRefused: the server refused the call.
 	ErrRefused = errors.New("refused")
-	// ErrUnreachable says that nothing was done, or that what was asked changes nothing.
+	// ErrUnreachable: nothing was done, or the call changes nothing.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrOutcomeUnknown says that the server may have made a write that has no key to ask with again.
+	// ErrOutcomeUnknown: the server may have done a write, which has no key to send it with again.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 )
 
@@ -32,7 +32,7 @@ type Error struct {
 	Sent bool
 	// What the server did, before the message; empty if it did not answer.
 	did string
-	// What the server says of the next attempt: nothing, or milliseconds; negative or no number means never.
+	// The server's pause before the next attempt: absent, or milliseconds; negative or not a number means never.
 	pushback []string
 	// What gRPC gave.
 	cause error

@@ -44,11 +44,11 @@ type Write struct {
 	Version uint64
 }
 
-// EventKind is what an event of a watch says.
+// EventKind is the kind of an event of a watch.
 type EventKind string
 
 const (
-	// Started: the watch has begun; every change after this is told.
+	// Started: the watch has begun; every change after this is an event.
 	Started EventKind = "started"
 	Put     EventKind = "put"
 	Deleted EventKind = "deleted"
@@ -57,7 +57,7 @@ const (
 	UnknownEvent EventKind = "unknown"
 )
 
-// Event is a change that a watch tells.
+// Event is a change that a watch reports.
 type Event struct {
 	Kind EventKind
 	Key  string

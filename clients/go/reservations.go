@@ -32,7 +32,7 @@ type Reservation struct {
 	ID, Quantity int32
 	// Number is that of the log's entry; 0 if there is none. Of what is bought it is the purchase's.
 	Number int64
-	// StockLeft is the number of copies left after it; nil if the store does not say.
+	// StockLeft is the number of copies left after it; nil if the server does not send it.
 	StockLeft *int32
 	// Until is when the copies are given back by themselves; zero if there is no reservation.
 	Until time.Time
@@ -53,7 +53,7 @@ func (c *Client) Receipt(ctx context.Context, number int64, key string) (Receipt
 	return Receipt{Text: reply.Receipt, LogKey: reply.LogKey}, reply.Success, err
 }
 
-// Reserve holds a copy of a book, or as many as the options say, until it is confirmed or released, or its time is over.
+// Reserve holds a copy of a book, or as many as the options set, until it is confirmed or released, or its time is over.
 // With an error nothing is held; the key is there all the same.
 func (c *Client) Reserve(ctx context.Context, id int32, opts ...BuyOption) (Reservation, error) {
 	o, err := optionsOf(id, opts)

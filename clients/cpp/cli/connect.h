@@ -1,4 +1,4 @@
-/// Flags that say how to reach a server, of the command line and of the driver.
+/// Flags of the command line and the driver for reaching a server.
 #pragma once
 
 #include <CLI/CLI.hpp>

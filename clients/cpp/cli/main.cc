@@ -7,7 +7,6 @@
 #include <atomic>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <thread>
 
 #include "connect.h"
@@ -67,12 +66,6 @@ std::string line(const Book& book) {
 template <class T>
 std::string lines(const std::vector<T>& items) {
   return join(items, static_cast<std::string (*)(const T&)>(line), "\n");
-}
-
-/// A word for a shell.
-std::string quoted(const std::string& word) {
-  const bool is_plain = std::regex_match(word, std::regex("[A-Za-z0-9@%_+=:,./-]+"));
-  return is_plain ? word : "'" + CLI::detail::find_and_replace(word, "'", R"('\'')") + "'";
 }
 
 /// One command line.
@@ -146,7 +139,7 @@ class Command {
       sub->add_option("key", named_)->required();
     }
     app.add_subcommand("help", "this text")->silent()->parse_complete_callback([] { throw CLI::CallForHelp(); });
-    app.add_subcommand("exit", "leaves")->silent()->parse_complete_callback([] { throw CLI::Success(); });
+    app.add_subcommand("exit", "leaves")->silent()->final_callback([] { throw CLI::Success(); });
     app.require_subcommand(0, 1);
   }
 
@@ -191,13 +184,15 @@ class Command {
       return show(said, lines(books));
     }
     auto text = plain(found.message());
+    Words near;
     try {
-      for (const auto& near : client_->topics(topic, call_)) {
-        said["near"].push_back(near.name);
-        text += "; near it: " + plain(near.name);
-      }
+      std::ranges::transform(client_->topics(topic, call_), std::back_inserter(near), &Topic::name);
     } catch (const Fault&) {
-      // A server that cannot say which topics are near has answered the search all the same.
+      // The search has its answer, even from a server without the call for topics.
+    }
+    if (!near.empty()) {
+      said["near"] = near;
+      text += "; near it: " + join(near, plain, ", ");
     }
     return show(said, text);
   }
@@ -308,7 +303,11 @@ bool read(std::string& line) {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
     return static_cast<bool>(std::getline(std::cin, line));
   }
-  rl_inhibit_completion = 1;
+  // Tab does nothing, as there is no completion.
+  rl_attempted_completion_function = [](const char*, int, int) -> char** {
+    rl_attempted_completion_over = 1;
+    return nullptr;
+  };
   const std::unique_ptr<char, decltype(&std::free)> typed(readline("quire client> "), &std::free);
   line = typed ? typed.get() : "";
   add_history(line.c_str());
@@ -336,7 +335,7 @@ int talk(std::optional<Client>& client, const Words& given) {
 int main(int count, char** arguments) {
   // A reader that has gone ends the output, not a purchase.
   signal(SIGPIPE, SIG_IGN);
-  // Faults are told here, in words of the user's.
+  // Faults are printed here, in words of the user's.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   quire::take_interrupts();
   const quire::Words given(arguments + 1, arguments + count);

@@ -1,9 +1,10 @@
-/// The text of others, on a terminal.
+/// The text of others on a terminal, and words for a shell.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,14 @@ inline std::string plain(std::string_view text) {
     out += is_utf8 && std::ranges::none_of(kActing, acts) ? bytes : "\ufffd";
   }
   return out;
+}
+
+/// A word as a shell reads it back.
+inline std::string quoted(const std::string& word) {
+  if (std::regex_match(word, std::regex("[A-Za-z0-9@%_+=:,./-]+"))) {
+    return word;
+  }
+  return "'" + std::regex_replace(word, std::regex("'"), R"('\'')") + "'";
 }
 
 }  // namespace quire

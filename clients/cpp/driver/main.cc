@@ -296,6 +296,7 @@ json answer(const quire::Client& client, const std::optional<quire::Operator>& a
       asked.call.timeout = milliseconds(*timeout_ms);
     }
     asked.call.traceparent = request.value("traceparent", std::string());
+    asked.call.tracestate = request.value("tracestate", std::string());
     const auto call = kCalls.find(request.at("call").get<std::string>());
     if (call == kCalls.end()) {
       throw std::invalid_argument("there is no call " + request.at("call").dump());

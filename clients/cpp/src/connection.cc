@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "trace.h"
+
 namespace quire {
 namespace {
 
@@ -20,7 +22,7 @@ constexpr milliseconds kCauseMax{1000};
 
 gpr_timespec from_now(Clock::time_point end, Clock::time_point now) {
   auto left = std::chrono::duration_cast<std::chrono::microseconds>(end - now);
-  // From 1 s on, gRPC tells the server of a deadline in tens of milliseconds, rounded up twice; it must not be later.
+  // From 1 s on, gRPC sends the server a deadline in tens of milliseconds, rounded up twice; it must not be later.
   if (left > std::chrono::seconds(1)) {
     left -= milliseconds(2);
   }
@@ -32,8 +34,8 @@ double jitter() {
   return std::uniform_real_distribution<double>(0.8, 1.2)(random);
 }
 
-/// Whether gRPC made the status of a stream or an answer that broke, under the name of a code that servers refuse with.
-/// Its words are all that tells the two apart.
+/// True if gRPC made the status, of a stream or an answer that broke, with a code that servers refuse with as well.
+/// Only its message differs from a server's.
 bool is_made_here(const std::string& message) {
   return message.starts_with("Received RST_STREAM") || message == "No message returned for unary request";
 }
@@ -239,6 +241,9 @@ std::unique_ptr<grpc::ClientContext> Connection::begin(Clock::time_point end, co
   }
   if (!call.traceparent.empty()) {
     context->AddMetadata("traceparent", call.traceparent);
+  }
+  if (is_valid_trace(call.traceparent, call.tracestate)) {
+    context->AddMetadata("tracestate", call.tracestate);
   }
   return context;
 }

@@ -1,4 +1,4 @@
-/// Channels to the servers, and calls on them that are sent again as their attempts say. Must not know any one call.
+/// Channels to the servers, and calls on them that are sent again as `Attempts` decides. Must not know any one call.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -114,7 +114,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Asks until there is an answer, or no attempt is left.
+  /// Calls until there is an answer, or no attempt is left.
   template <class Stub, class Request, class Reply>
   std::variant<Reply, Failure> try_ask(Kind kind, milliseconds timeout, const Call& call,
                                        Unary<Stub, Request, Reply> method, const Request& request) {

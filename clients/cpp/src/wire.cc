@@ -78,7 +78,7 @@ Purchase from_wire(bookstore::BuyBookReply& reply, std::string key) {
   if (reply.has_stock_left()) {
     purchase.stock_left = reply.stock_left();
   }
-  // Every server says if it was bought; later ones also say why not.
+  // Every server reports if it was bought; later ones also why not.
   if (reply.success()) {
     purchase.outcome = Bought{};
     purchase.number = reply.purchase_number();

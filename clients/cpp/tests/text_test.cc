@@ -12,5 +12,11 @@ TEST(Text, HasNothingThatActsOnATerminal) {
   EXPECT_EQ(plain("\x9b[2J \xe6\x97 \xc0\x9b \xed\xa0\x80 \xf4\x90\x80\x80 \xf0\x9f"), "�[2J �� �� � � ��");
 }
 
+TEST(Text, IsOneWordForAShell) {
+  EXPECT_EQ(quoted("--key=a/b:1"), "--key=a/b:1");
+  EXPECT_EQ(quoted("it's $1"), R"('it'\''s $1')");
+  EXPECT_EQ(quoted(""), "''");
+}
+
 }  // namespace
 }  // namespace quire

@@ -29,7 +29,7 @@ public final class SoldOut {
     } else if (outcome instanceof BuyOutcome.NotBought notBought) {
       System.out.println("not bought: " + notBought.message());
     } else if (outcome instanceof BuyOutcome.Unknown unknown) {
-      // No one knows yet. The same purchase, sent again with this key, tells.
+      // It may have been bought. The same purchase, sent again with this key, settles it.
       System.out.println("in doubt, with the key " + unknown.key());
     }
     return outcome;

@@ -64,6 +64,8 @@ struct Call {
   std::stop_token stop = {};
   /// The caller's trace, as W3C's Trace Context has it; sent as it is unless empty.
   std::string traceparent = {};
+  /// The header beside it; sent as it is if both are valid and it has at most 512 bytes, else left out.
+  std::string tracestate = {};
 };
 
 struct Book {
@@ -112,11 +114,11 @@ struct Unknown {
 struct Purchase {
   std::variant<NotBought, Bought, SoldOut, TooFew, NoSuchBook, Unknown> outcome = {};
   std::string key = {};
-  /// In the transaction log; 0 if nothing was bought, or the server does not say it.
+  /// In the transaction log; 0 if nothing was bought, or the server does not send it.
   std::int64_t number = 0;
   /// This is the stored answer to an earlier request with the key; nothing was bought again.
   bool replayed = false;
-  /// Copies left; absent if the store does not say it.
+  /// Copies left; absent if the server does not send them.
   std::optional<std::int32_t> stock_left = {};
   /// In the server's words.
   std::string message = {};
@@ -161,7 +163,7 @@ struct Reservation {
   std::int64_t number = 0;
   /// An earlier call with the key led to this state, or the end of the time.
   bool replayed = false;
-  /// Copies that can be bought or reserved; absent if the store does not say it.
+  /// Copies that can be bought or reserved; absent if the server does not send them.
   std::optional<std::int32_t> stock_left = {};
   /// When the copies are or were given back by themselves, in milliseconds since 1970-01-01T00:00:00Z by the server's
   /// clock; 0 if there is no reservation.
@@ -179,7 +181,7 @@ struct Written {
   std::uint64_t version = 0;
 };
 struct Deleted {
-  /// Whether there was an entry.
+  /// True if there was an entry.
   bool existed = false;
 };
 struct Exists {};
@@ -249,8 +251,8 @@ class Client {
                                                              const Call& call = {}) const;
   /// Entries in the order of their keys; each is as it was when its page was read.
   Listing<Entry> scan(std::string prefix = {}, bool keys_only = false, Call call = {}) const;
-  /// Every change from the first event on, which says that the watch has begun. Ends with a fault, or with the call's
-  /// stop token or the listing's end of life.
+  /// Every change from the first event on, which marks the beginning of the watch. Ends with a fault, or with the
+  /// call's stop token or the listing's end of life.
   Listing<Event> watch(std::string prefix = {}, Call call = {}) const;
 
  private:
@@ -292,7 +294,7 @@ struct LogEntry {
   std::string key = {};
 };
 
-/// The operator's calls. A server that others can reach asks for its token.
+/// The operator's calls. A server that others can reach requires its token.
 class Operator {
  public:
   /// The token takes the place of `options.token`; an empty one is std::invalid_argument.

@@ -16,7 +16,7 @@ namespace quire {
 template <class T>
 class Listing {
  public:
-  /// Gives the next page, or nothing after the last; may set what the server says.
+  /// Gives the next page, or nothing after the last; may set the server's message.
   using Fetch = std::function<std::optional<std::vector<T>>(std::string& message)>;
 
   explicit Listing(Fetch fetch) : fetch_(std::move(fetch)) {}
@@ -43,7 +43,7 @@ class Listing {
     return page;
   }
 
-  /// What the server said beside the items; it says why a search has found none.
+  /// The server's message beside the items, as the reason why a search has found none.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
 
   class Iterator {

@@ -30,6 +30,7 @@ type request struct {
 	Call            string
 	TimeoutMS       int64 `json:"timeout_ms"`
 	Traceparent     string
+	Tracestate      string
 	Cause           bool
 	Topic           string
 	PageSize        int32 `json:"page_size"`
@@ -124,6 +125,9 @@ func (d *driver) answer(asked *request) {
 	}
 	if asked.Traceparent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", asked.Traceparent)
+	}
+	if asked.Tracestate != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "tracestate", asked.Tracestate)
 	}
 	answer, err := d.call(ctx, asked)
 	if fault, ok := errors.AsType[*quire.Error](err); ok {

@@ -96,7 +96,8 @@ func (s *shop) commands() *cobra.Command {
 	add("reserve <id> [quantity] [seconds]", "holds copies, for 900 seconds if you name none", cobra.RangeArgs(1, 3), s.reserve)
 	add("confirm <key>", "buys what is held under a key", cobra.ExactArgs(1), s.settle)
 	add("release <key>", "gives back what is held under a key", cobra.ExactArgs(1), s.settle)
-	root.AddCommand(&cobra.Command{Use: "exit", Short: "leaves", Run: func(*cobra.Command, []string) { s.isLeaving = true }})
+	leave := func(*cobra.Command, []string) { s.isLeaving = true }
+	root.AddCommand(&cobra.Command{Use: "exit", Short: "leaves", Args: cobra.NoArgs, Run: leave})
 	return root
 }
 
@@ -222,7 +223,7 @@ func (s *shop) search(ctx context.Context, words []string) (fields, string, erro
 	}
 	text := fmt.Sprintf("no book has the topic '%s'", topic)
 	said["message"] = text
-	// A server that cannot say which topics are near names none.
+	// There are none from a server without the call for topics.
 	if _, near, _ := listed(s.client.Topics(ctx, topic), func(t quire.Topic) string { return t.Name }); len(near) > 0 {
 		said["near"] = near
 		text += "; near it: " + strings.Join(near, ", ")
@@ -263,8 +264,7 @@ func (s *shop) receipt(ctx context.Context, words []string) (fields, string, err
 	for at, line := range lines {
 		lines[at] = connect.Plain(line)
 	}
-	said := fields{"log_key": found.LogKey, "message": "", "receipt": found.Text, "success": true}
-	return said, strings.Join(lines, "\n"), nil
+	return fields{"log_key": found.LogKey, "message": "", "receipt": found.Text, "success": true}, strings.Join(lines, "\n"), nil
 }
 
 func (s *shop) buy(ctx context.Context, words []string) (fields, string, error) {

@@ -4,8 +4,8 @@ import io.grpc.Status;
 import java.util.OptionalInt;
 
 /**
- * What came of a purchase. All but {@link Unknown} is the store's own answer, and {@code replayed}
- * tells that it is the one to an earlier purchase with the same key: nothing was bought again.
+ * What came of a purchase. All but {@link Unknown} is the store's own answer; {@code replayed} is
+ * true if it is the one to an earlier purchase with the same key: nothing was bought again.
  */
 public sealed interface BuyOutcome {
   /** The key of the purchase. */
@@ -14,15 +14,15 @@ public sealed interface BuyOutcome {
   /** The server's words, for people. */
   String message();
 
-  /** Whether this is the stored answer to an earlier purchase with the same key. */
+  /** True if this is the stored answer to an earlier purchase with the same key. */
   boolean replayed();
 
-  /** The purchase's number in the transaction log; 0 if nothing was bought, or it is not said. */
+  /** The purchase's number in the transaction log; 0 if nothing was bought or none was sent. */
   default long number() {
     return 0;
   }
 
-  /** Copies left after the purchase, if the store says it. */
+  /** Copies left after the purchase, if the server sends them. */
   OptionalInt stockLeft();
 
   /** The sale is on disk. */
@@ -46,7 +46,8 @@ public sealed interface BuyOutcome {
       implements BuyOutcome {}
 
   /**
-   * No one knows if the book was bought. The same purchase, sent again later with its key, tells.
+   * The book may have been bought or not. The same purchase, sent again later with its key, settles
+   * it.
    *
    * @param code how the last attempt in doubt ended
    */

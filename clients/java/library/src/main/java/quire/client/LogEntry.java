@@ -24,7 +24,7 @@ public record LogEntry(
     OptionalLong before,
     OptionalLong after,
     ByteString key) {
-  /** What an entry tells; the order is that of the wire. */
+  /** The kind of an entry; the order is that of the wire. */
   public enum Kind {
     /** A kind that this version of the client does not know. */
     OTHER,

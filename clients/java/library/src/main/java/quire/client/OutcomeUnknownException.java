@@ -2,7 +2,7 @@ package quire.client;
 
 import io.grpc.Status;
 
-/** A write without a key was sent, and no one knows if the server has done it. */
+/** A write without a key was sent, and the server may have done it or not. */
 public final class OutcomeUnknownException extends QuireException {
   private static final long serialVersionUID = 1;
 

@@ -41,7 +41,7 @@ import quire.client.wire.Kv;
  * <p>Each call has a form that waits and one, named {@code …Async}, that does not. Both throw, or
  * complete with, a {@link QuireException} if the server refuses or does not answer. Interrupting a
  * thread that waits, or cancelling a future, ends the call; a purchase that was sent is then in
- * doubt, as {@link BuyOutcome.Unknown} says.
+ * doubt, with the outcome {@link BuyOutcome.Unknown}.
  */
 public final class QuireClient implements AutoCloseable {
   private static final int PAGE_SIZE = 1000;
@@ -96,11 +96,14 @@ public final class QuireClient implements AutoCloseable {
   }
 
   /**
-   * The same client, on the same connections, whose calls belong to a trace: the header {@code
-   * traceparent} of W3C's Trace Context.
+   * The same client, on the same connections, whose calls belong to a trace.
+   *
+   * @param traceparent the header of W3C's Trace Context; sent as it is unless empty
+   * @param tracestate the header beside it, or an empty text; sent as it is if both are valid and
+   *     it has at most 512 bytes, else left out
    */
-  public QuireClient withTraceparent(String traceparent) {
-    CallOptions traced = calls.options().withOption(Trace.PARENT, traceparent);
+  public QuireClient withTrace(String traceparent, String tracestate) {
+    CallOptions traced = Trace.with(calls.options(), traceparent, tracestate);
     return new QuireClient(calls.with(traced, calls.timeout(), calls.retries()));
   }
 
@@ -116,7 +119,7 @@ public final class QuireClient implements AutoCloseable {
     calls.connections().close();
   }
 
-  /** Says hello in a name; returns the server's greeting. */
+  /** Sends a name; returns the server's greeting. */
   public String ping(String name) {
     return calls.run(pingCall(name));
   }
@@ -439,7 +442,7 @@ public final class QuireClient implements AutoCloseable {
     boolean replayed = reply.getReplayed();
     OptionalInt left =
         reply.hasStockLeft() ? OptionalInt.of(reply.getStockLeft()) : OptionalInt.empty();
-    // Every server says if it was bought; later ones also say why not.
+    // Every server reports if it was bought; later ones also why not.
     if (reply.getSuccess()) {
       return new BuyOutcome.Bought(key, message, replayed, reply.getPurchaseNumber(), left);
     }

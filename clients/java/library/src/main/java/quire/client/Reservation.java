@@ -8,7 +8,7 @@ import quire.client.wire.Bookstore.ReservationReply;
 /**
  * A reservation after a call.
  *
- * @param success whether the call did what it is for, now or when it was sent first
+ * @param success true if the call did what it is for, now or when it was sent first
  * @param message the server's words, for people
  * @param replayed true if an earlier call with the same key led to this state, or the end of the
  *     time
@@ -16,7 +16,7 @@ import quire.client.wire.Bookstore.ReservationReply;
  * @param quantity copies; 0 if there is no reservation
  * @param number of the entry in the transaction log that led to this state, the purchase's number
  *     once the copies are bought; 0 if nothing was written there
- * @param stockLeft copies that can be bought or reserved, if the store says it
+ * @param stockLeft copies that can be bought or reserved, if the server sends them
  * @param untilMs when the copies are or were given back by themselves, in milliseconds since
  *     1970-01-01T00:00:00Z by the server's clock; 0 if there is no reservation
  * @param code how the last attempt in doubt ended, if the outcome is unknown
@@ -50,7 +50,7 @@ public record Reservation(
     NO_SUCH_BOOK,
     /** There is no reservation with the key. */
     NO_SUCH_RESERVATION,
-    /** No one knows if the call was done. The same call, sent again later with the key, tells. */
+    /** The call may have been done or not. The same call, sent again with the key, settles it. */
     UNKNOWN
   }
 

@@ -5,28 +5,51 @@ import io.grpc.CallOptions;
 import io.grpc.ClientStreamTracer;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import java.util.regex.Pattern;
 import quire.client.Attempts.Reach;
 
-/** Learns from gRPC how far one attempt came. */
+/** Sends the caller's trace with one attempt, and records how far the attempt came. */
 final class Trace extends ClientStreamTracer {
-  /** The caller's trace, among the options of a call. */
-  static final CallOptions.Key<String> PARENT = CallOptions.Key.create("traceparent");
+  // The fields of W3C's Trace Context, among the options of a call; never changed once there.
+  private static final CallOptions.Key<Metadata> FIELDS =
+      CallOptions.Key.createWithDefault("trace", new Metadata());
 
   private static final Metadata.Key<String> TRACEPARENT =
       Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TRACESTATE =
+      Metadata.Key.of("tracestate", Metadata.ASCII_STRING_MARSHALLER);
+  private static final int STATE_BYTES_MAX = 512;
+  // Of the version 00 it has no more than these four parts.
+  private static final Pattern VALID_PARENT =
+      Pattern.compile(
+          "(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?");
+  private static final String MEMBER =
+      "[ \t]*[a-z0-9][a-z0-9_*/@-]{0,255}=[ -~&&[^,=]]{0,255}[!-~&&[^,=]][ \t]*";
+  private static final Pattern VALID_STATE = Pattern.compile(MEMBER + "(?:," + MEMBER + "){0,31}");
 
   private volatile boolean sent;
   private volatile boolean answered;
+
+  /** The options with the caller's trace; a state that receivers would reject is left out. */
+  static CallOptions with(CallOptions options, String traceparent, String tracestate) {
+    Metadata fields = new Metadata();
+    if (!traceparent.isEmpty()) {
+      fields.put(TRACEPARENT, traceparent);
+    }
+    if (tracestate.length() <= STATE_BYTES_MAX
+        && VALID_PARENT.matcher(traceparent).matches()
+        && VALID_STATE.matcher(tracestate).matches()) {
+      fields.put(TRACESTATE, tracestate);
+    }
+    return options.withOption(FIELDS, fields);
+  }
 
   /** For the options of the attempt's call. */
   Factory factory() {
     return new Factory() {
       @Override
       public ClientStreamTracer newClientStreamTracer(StreamInfo info, Metadata headers) {
-        String parent = info.getCallOptions().getOption(PARENT);
-        if (parent != null) {
-          headers.put(TRACEPARENT, parent);
-        }
+        headers.merge(info.getCallOptions().getOption(FIELDS));
         return Trace.this;
       }
     };

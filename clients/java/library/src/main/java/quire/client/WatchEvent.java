@@ -2,12 +2,12 @@ package quire.client;
 
 import com.google.protobuf.ByteString;
 
-/** What a watch tells. */
+/** An event of a watch. */
 public sealed interface WatchEvent {
   /** The key that has changed; empty for {@link Started}. */
   ByteString key();
 
-  /** The watch has begun: every change after this is told. */
+  /** The watch has begun: every change after this is an event. */
   record Started() implements WatchEvent {
     @Override
     public ByteString key() {

@@ -17,7 +17,6 @@ import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.function.Function;
 import java.util.function.Supplier;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.jline.reader.EndOfFileException;
 import org.jline.reader.LineReader;
@@ -112,7 +111,7 @@ public final class Main implements Callable<Integer> {
       int worst = ExitCode.OK;
       for (String line = lines.call(); line != null; line = lines.call()) {
         String[] words = line.strip().split("\\s+");
-        if (words[0].equals("exit")) {
+        if (line.strip().equals("exit")) {
           break;
         } else if (!words[0].isEmpty()) {
           var all = Stream.of(given, words).flatMap(Stream::of);
@@ -169,8 +168,10 @@ public final class Main implements Callable<Integer> {
   @Command(description = "Lists the books of a topic.")
   int search(@Parameters(arity = "1..*") List<String> topic) {
     String name = String.join(" ", topic);
-    List<Book> books = client().search(name).stream().toList();
-    String none = books.isEmpty() ? "no book has the topic '" + name + "'" : "";
+    var first = client().search(name).firstPage();
+    var pages = Stream.iterate(Optional.of(first), Optional::isPresent, it -> it.get().next());
+    List<Book> books = pages.flatMap(it -> it.get().items().stream()).toList();
+    String none = first.message();
     var listed = books.stream().map(Json::object).toList();
     var json = Json.object("success", true, "message", none, "books", listed);
     List<String> near = books.isEmpty() ? near(name) : List.of();
@@ -181,7 +182,7 @@ public final class Main implements Callable<Integer> {
     return show(json, lines(books, Main::line, plain(none)));
   }
 
-  /** Topics near one that has no books; none from a server that cannot say. */
+  /** Topics near one that has no books; empty if the server does not support the call. */
   private List<String> near(String topic) {
     try {
       return client().topicsNear(topic).stream().map(it -> it.name()).toList();
@@ -201,13 +202,12 @@ public final class Main implements Callable<Integer> {
   @Command(description = "Shows the receipt of a purchase, for `quire receipt FILE --key KEY`.")
   int receipt(@Parameters long number, @Parameters(paramLabel = "<key>") String purchaseKey) {
     var found = client().receipt(number, purchaseKey);
-    String receipt = found.receipt().map(it -> it.text()).orElse(null);
+    String text = found.receipt().map(it -> it.text()).orElse(null);
     String logKey = found.receipt().map(it -> it.logKey()).orElse(null);
-    var json = Json.object("success", receipt != null, "message", found.message());
-    json.addProperty("receipt", receipt);
+    var json = Json.object("success", text != null, "message", found.message(), "receipt", text);
     json.addProperty("log_key", logKey);
-    String text = receipt == null ? found.message() : receipt;
-    return show(json, lines(text.lines().toList(), Text::plain, ""));
+    String shown = text == null ? found.message() : text;
+    return show(json, lines(shown.lines().toList(), Text::plain, ""));
   }
 
   @Command(description = "Buys one copy, or as many as you say.")
@@ -309,7 +309,7 @@ public final class Main implements Callable<Integer> {
     line.addAll(List.of(address, words.remove(0)));
     line.addAll(words.get(0).startsWith("-") ? List.of("--") : List.of());
     line.addAll(words);
-    return line.stream().map(Text::quoted).collect(Collectors.joining(" "));
+    return String.join(" ", line.stream().map(Text::quoted).toList());
   }
 
   /** Shows a fault of the store's, or that the words are not understood. */
@@ -339,7 +339,7 @@ public final class Main implements Callable<Integer> {
   }
 
   private static <T> String lines(List<T> items, Function<T, String> line, String none) {
-    return items.isEmpty() ? none : items.stream().map(line).collect(Collectors.joining("\n"));
+    return items.isEmpty() ? none : String.join("\n", items.stream().map(line).toList());
   }
 
   private static String line(Book book) {

@@ -16,7 +16,7 @@ import picocli.CommandLine.TypeConversionException;
 import quire.client.QuireClient;
 import quire.client.QuireClientBuilder;
 
-/** Flags that say how to reach a store, of the command line and the driver. */
+/** Flags of the command line and the driver for reaching a store. */
 public final class Connect {
   private static final int RETRIES_MAX = 1_000_000;
 

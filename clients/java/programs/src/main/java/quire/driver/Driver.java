@@ -51,7 +51,7 @@ import quire.client.Write;
 import quire.connect.Connect;
 import quire.connect.Json;
 
-/** Calls the library as lines of JSON on standard input say, and answers in lines of JSON. */
+/** Calls the library for each line of JSON on standard input, and answers in lines of JSON. */
 @Command(name = "driver")
 public final class Driver implements Callable<Void> {
   private static final int AT_ONCE = 64;
@@ -114,9 +114,7 @@ public final class Driver implements Callable<Void> {
       if (timeout.isPresent()) {
         caller = caller.withTimeout(Duration.ofMillis(timeout.getAsLong()));
       }
-      if (request.has("traceparent")) {
-        caller = caller.withTraceparent(text(request, "traceparent"));
-      }
+      caller = caller.withTrace(text(request, "traceparent"), text(request, "tracestate"));
       return call(caller, request);
     } catch (QuireException e) {
       String error =
@@ -307,7 +305,7 @@ public final class Driver implements Callable<Void> {
   }
 
   private static String text(JsonObject request, String name) {
-    return request.get(name).getAsString();
+    return request.has(name) ? request.get(name).getAsString() : "";
   }
 
   private QuireOperator admin(QuireClient client) {
