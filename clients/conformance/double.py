@@ -64,7 +64,9 @@ class Double(grpc.GenericRpcHandler):
         left = context.time_remaining()
         call: dict[str, Any] = {"method": name, "request": MessageToDict(request, preserving_proto_field_name=True),
                                 "authorization": metadata.get("authorization", ""),
-                                "user_agent": metadata.get("user-agent", ""), "traceparent": metadata.get("traceparent", ""), "at": time.monotonic(),
+                                "user_agent": metadata.get("user-agent", ""), "at": time.monotonic(),
+                                "traceparent": metadata.get("traceparent", ""),
+                                "tracestate": metadata.get("tracestate", ""),
                                 "deadline_ms": None if left is None or left > 10**6 else left * 1000}
         if hasattr(request, "idempotency_key"):
             call["key"] = request.idempotency_key.decode()

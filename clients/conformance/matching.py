@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+# A client's own words about an address; a cause is another's.
+NOT_OURS = r"(?![\s\S]*cannot be reached)"
 FORMS = {
     "key": r"[0-9a-f]{32}",
     "bool": r"true|false",
@@ -25,9 +27,9 @@ FORMS = {
     "log_key": r"[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+",
     # Words of the library's own, those of a port that refuses, of TLS, of the resolution of a name, and anything at all.
     "reason": r"[^\n]+",
-    "refusal": r"[^\n]*(?i:refused)[^\n]*",
-    "untrusted": r"[\s\S]*(?i:certif)[\s\S]*",
-    "unresolved": r"[^\n]*(?i:not known|no such host|not found|ENOTFOUND|UnknownHost|DNS)[^\n]*",
+    "refusal": NOT_OURS + r"[^\n]*(?i:refused)[^\n]*",
+    "untrusted": NOT_OURS + r"[\s\S]*(?i:certif)[\s\S]*",
+    "unresolved": NOT_OURS + r"[^\n]*(?i:not known|no such host|not found|ENOTFOUND|UnknownHost|DNS)[^\n]*",
     "agent": r"quire-client-[a-z]+/\d+\.\d+\.\d+( .*)?",
     "any": r"[\s\S]*",
 }

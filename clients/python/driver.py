@@ -21,7 +21,8 @@ from quire_wire.bookstore_pb2_grpc import BookStoreStub
 
 AT_ONCE = 64
 PARENT: ContextVar[str | None] = ContextVar("PARENT", default=None)
-"""The trace of the request that a task answers."""
+STATE: ContextVar[str | None] = ContextVar("STATE", default=None)
+"""The trace of the request that a task answers, and its state."""
 BOOK = 53477
 SHOPPERS = ("buy", "receipt", "reserve", "confirm", "release")
 """Calls whose key is text."""
@@ -118,6 +119,7 @@ async def fields(client: Any, number: int, call: str, about: Fields) -> Fields: 
     for name in about.keys() & ({"value", "prefix"} if call in SHOPPERS else {"key", "value", "prefix"}):
         about[name] = base64.b64decode(about[name])
     PARENT.set(about.pop("traceparent", None))
+    STATE.set(about.pop("tracestate", None))
     for name, ours in (("timeout_ms", "timeout"), ("ttl_ms", "ttl")):
         if name in about:
             about[ours] = about.pop(name) / 1000
@@ -145,14 +147,9 @@ async def drive(arguments: argparse.Namespace) -> None:
     """Answer requests to the end of the input, then wait for the answers that are due."""
     files = [arguments.ca, arguments.certificate, arguments.key_file]
     tls = Tls(*(Path(file).read_bytes() if file else None for file in files)) if arguments.ca else None
-    client = AsyncClient(
-        arguments.address, token=arguments.token, tls=tls, retries=arguments.retries, traceparent=PARENT.get
-    )
-    operator = None
-    if arguments.token:
-        operator = AsyncOperator(
-            arguments.address, arguments.token, tls=tls, retries=arguments.retries, traceparent=PARENT.get
-        )
+    options: Fields = {"tls": tls, "retries": arguments.retries, "traceparent": PARENT.get, "tracestate": STATE.get}
+    client = AsyncClient(arguments.address, token=arguments.token, **options)
+    operator = AsyncOperator(arguments.address, arguments.token, **options) if arguments.token else None
     places = asyncio.Semaphore(AT_ONCE)
 
     async def answer(request: Fields) -> None:

@@ -32,9 +32,8 @@ impl Driver {
         if let Some(timeout_ms) = request["timeout_ms"].as_u64() {
             client = client.with_timeout(Duration::from_millis(timeout_ms));
         }
-        if let Some(traceparent) = request["traceparent"].as_str() {
-            client = client.with_traceparent(traceparent).unwrap_or(client);
-        }
+        let [parent, state] = ["traceparent", "tracestate"].map(|name| request[name].as_str().unwrap_or_default());
+        client = client.with_trace(parent, state).unwrap_or(client);
         match request["page_size"].as_u64() {
             None | Some(0) => client,
             Some(items) => client.with_page_size(u32::try_from(items).unwrap_or(u32::MAX)),

@@ -69,23 +69,29 @@ impl Lanes {
 
     /// Clones the connections with a token for their calls.
     pub(crate) fn with_token(&self, token: &str) -> Result<Self, Error> {
-        self.with("the token", "authorization", &format!("Bearer {token}"))
+        self.with("the token", [("authorization", &*format!("Bearer {token}"))])
     }
 
-    /// Clones the connections with a field of metadata for their calls.
-    pub(crate) fn with(&self, what: &str, name: &'static str, value: &str) -> Result<Self, Error> {
-        if value.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
+    /// Clones the connections with these fields of metadata for their calls, without those that are empty.
+    pub(crate) fn with<const N: usize>(&self, what: &str, fields: [(&'static str, &str); N]) -> Result<Self, Error> {
+        if fields.iter().any(|(_, value)| value.bytes().any(|byte| !(b' '..=b'~').contains(&byte))) {
             return Err(Error::argument(format!("{what} has characters that cannot be sent")));
         }
-        let with_field = |lane: &Lane| {
-            let value = value.to_owned();
+        let with_fields = |lane: &Lane| {
+            let fields = fields.map(|(name, value)| (name, value.to_owned()));
             lane.channel.intercepted(move |_: &str, request: &mut Request<()>| {
-                // Its characters were checked.
-                let _ = request.metadata_mut().insert(name, &value);
+                for (name, value) in &fields {
+                    let metadata = request.metadata_mut();
+                    metadata.remove(name);
+                    if !value.is_empty() {
+                        // Its characters were checked.
+                        let _ = metadata.append(name, value);
+                    }
+                }
                 Ok(())
             })
         };
-        let servers = self.servers.iter().map(|lane| Lane::new(with_field(lane))).collect();
+        let servers = self.servers.iter().map(|lane| Lane::new(with_fields(lane))).collect();
         Ok(Self { address: Arc::clone(&self.address), servers, next: Arc::clone(&self.next) })
     }
 

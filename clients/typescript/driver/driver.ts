@@ -32,6 +32,7 @@ interface Request {
   after?: number;
   timeout_ms?: number;
   traceparent?: string;
+  tracestate?: string;
   cause?: boolean;
 }
 
@@ -61,7 +62,8 @@ class Driver {
   }
 
   async #call(request: Request): Promise<Fields> {
-    const options = { timeoutMs: request.timeout_ms, traceparent: request.traceparent };
+    const { timeout_ms: timeoutMs, traceparent, tracestate } = request;
+    const options = { timeoutMs, traceparent, tracestate };
     const client = this.#client;
     switch (request.call) {
       case "ping":

@@ -9,18 +9,17 @@ import {
 
 import { type Fault, OutcomeUnknown, Refused, Unreachable } from "./faults.js";
 import { Failure, type Link } from "./link.js";
+import { type Trace, headersOf } from "./trace.js";
 
 /** Effect of sending a call twice: none; none, because it has a key; or the same change again. */
 export type Kind = "read" | "keyed" | "write";
 
 /** Options of one call. */
-export interface CallOptions {
+export interface CallOptions extends Trace {
   /** The deadline of the whole call, retries and pauses included, in milliseconds: 1 to 86,400,000. */
   timeoutMs?: number | undefined;
   /** Ends the call early. A write that was sent is then in doubt. */
   signal?: AbortSignal | undefined;
-  /** The caller's trace, as W3C's Trace Context has it. */
-  traceparent?: string | undefined;
 }
 
 /** Options of all calls of a client. */
@@ -59,14 +58,14 @@ export class Caller {
     kind: Kind,
     method: DescMethodUnary<I, O>,
     init: MessageInitShape<I>,
-    { timeoutMs, signal, traceparent }: CallOptions = {},
+    { timeoutMs, signal, ...trace }: CallOptions = {},
   ): Promise<MessageShape<O>> {
     const message = create(method.input, init);
     const attempts = new Attempts(kind, this.#retries, this.timeoutMs(kind, timeoutMs), signal, this.link.address);
     signal?.throwIfAborted();
     for (;;) {
       try {
-        const attempt = { limitMs: attempts.limitMs(), token: this.#token, signal, traceparent };
+        const attempt = { limitMs: attempts.limitMs(), token: this.#token, signal, trace: headersOf(trace) };
         return await this.link.unary(method, message, attempt);
       } catch (failure) {
         await attempts.again(failure);
@@ -111,7 +110,7 @@ export class Caller {
   async *stream<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     init: MessageInitShape<I>,
-    { timeoutMs, signal, traceparent }: CallOptions = {},
+    { timeoutMs, signal, ...trace }: CallOptions = {},
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
     const message = create(method.input, init);
     const limitMs = timeoutMs === undefined ? undefined : checkedTimeout(timeoutMs);
@@ -119,7 +118,8 @@ export class Caller {
     signal?.throwIfAborted();
     for (;;) {
       try {
-        const attempt = { limitMs: limitMs && attempts.limitMs(), token: this.#token, signal, traceparent };
+        const left = limitMs && attempts.limitMs();
+        const attempt = { limitMs: left, token: this.#token, signal, trace: headersOf(trace) };
         for await (const part of this.link.stream(method, message, attempt)) {
           attempts.begun = true;
           yield part;

@@ -288,7 +288,7 @@ class Call {
     lane: Lane,
     method: { parent: { typeName: string }; name: string },
     body: Uint8Array,
-    { limitMs, token, signal, traceparent }: Attempt,
+    { limitMs, token, signal, trace }: Attempt,
     began: number,
   ) {
     // An address is chosen and used in one go, so it is connected.
@@ -300,8 +300,8 @@ class Call {
       "content-type": "application/grpc+proto",
       te: "trailers",
       "user-agent": USER_AGENT,
+      ...trace,
     };
-    if (traceparent !== undefined) headers["traceparent"] = traceparent;
     if (token !== undefined) headers.authorization = `Bearer ${token}`;
     const leftMs = limitMs === undefined ? undefined : Math.max(1, Math.ceil(limitMs - (performance.now() - began)));
     if (leftMs !== undefined) headers["grpc-timeout"] = `${String(leftMs)}m`;

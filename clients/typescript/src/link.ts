@@ -25,7 +25,8 @@ export interface Attempt {
   readonly limitMs: number | undefined;
   readonly token: string | undefined;
   readonly signal: AbortSignal | undefined;
-  readonly traceparent: string | undefined;
+  /** Headers of the caller's trace. */
+  readonly trace: Record<string, string>;
 }
 
 /** Progress of an attempt; a refusal by the server is an answer. */

@@ -73,10 +73,10 @@ class ConnectLink implements Link {
   }
 }
 
-function headers({ token, traceparent }: Attempt): HeadersInit {
+function headers({ token, trace }: Attempt): HeadersInit {
   return {
     ...(token !== undefined && { authorization: `Bearer ${token}` }),
-    ...(traceparent !== undefined && { traceparent }),
+    ...trace,
   };
 }
 

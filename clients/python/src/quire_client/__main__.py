@@ -159,9 +159,9 @@ def _perform(context: click.Context, name: str, *words: str) -> int:
     if not command:
         raise click.UsageError(f"there is no command {plain(name)!r}; help lists them", context)
     shop: Shop = context.obj
-    shop.asked = (name, *(word for word in words if word != "--"))
-    # Of all the pages that the command reads.
-    shop.client.calls.caller.deadline = monotonic() + (shop.timeout or inf)
+    end = (*words, "--").index("--")
+    shop.asked = (name, *words[:end], *words[end + 1 :])
+    shop.client.calls.caller.deadline = monotonic() + (shop.timeout or inf)  # of all the pages that it reads
     with command.make_context(name, list(words), parent=context) as inner:
         is_named = name in ("buy", "reserve", "confirm", "release")
         shop.name = (inner.params.get("key") or shop.key or os.urandom(16).hex()) if is_named else ""
@@ -285,7 +285,7 @@ def buy(shop: Shop, id: int, quantity: int) -> Answer | quire.Unknown:
     answer["outcome"] = f"BUY_OUTCOME_{REASONS.get(type(found), 'UNSPECIFIED')}"
     number = answer["purchase_number"] = answer.pop("number", 0)
     text = plain(found.message) + f" (purchase {number})" * bool(number)
-    return answer, text + "; this key was sent before, nothing was bought again" * found.replayed
+    return answer, text + "; the answer to an earlier call" * found.replayed
 
 
 @ask

@@ -275,7 +275,7 @@ class OperatorCalls(_Calls):
 class _Opened:
     """Has the connections that the arguments name."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, options have names
         self,
         addresses: str | Iterable[str] = "127.0.0.1",
         *,
@@ -283,10 +283,12 @@ class _Opened:
         tls: Tls | None = None,
         retries: int = 3,
         traceparent: Callable[[], str | None] | None = None,
+        tracestate: Callable[[], str | None] | None = None,
     ) -> None:
         """Connect with the first call, to one address or to several in turn.
 
-        `traceparent` gives the trace that a call belongs to, in the form of W3C's Trace Context.
+        `traceparent` and `tracestate` give the trace that a call belongs to, in the form of W3C's Trace Context. A
+        state that is invalid, above 512 bytes or without a valid parent is not sent.
         """
         if not isinstance(addresses, str):
             addresses = [of_kind("addresses", each, str) for each in addresses]
@@ -294,7 +296,7 @@ class _Opened:
             of_kind("token", token, str)
         if tls is not None:
             of_kind("tls", tls, Tls)
-        self._open(Target.of(addresses, token, tls, traceparent), retries)
+        self._open(Target.of(addresses, token, tls, traceparent, tracestate), retries)
 
     def _open(self, target: Target, retries: int) -> None:
         raise NotImplementedError
@@ -303,7 +305,7 @@ class _Opened:
 class _OpenedByToken(_Opened):
     """The same for operators."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, options have names
         self,
         addresses: str | Iterable[str],
         token: str,
@@ -311,9 +313,12 @@ class _OpenedByToken(_Opened):
         tls: Tls | None = None,
         retries: int = 3,
         traceparent: Callable[[], str | None] | None = None,
+        tracestate: Callable[[], str | None] | None = None,
     ) -> None:
         """Connect with the first call, to one address or to several in turn."""
-        super().__init__(addresses, token=token, tls=tls, retries=retries, traceparent=traceparent)
+        super().__init__(
+            addresses, token=token, tls=tls, retries=retries, traceparent=traceparent, tracestate=tracestate
+        )
 
 
 class _Async(_Opened):

@@ -16,6 +16,7 @@ import grpc
 from grpc import ChannelConnectivity as State
 
 from quire_client._address import Address, parse_all
+from quire_client._trace import metadata as trace
 from quire_wire.bookstore_pb2_grpc import AdminStub, BookStoreStub
 from quire_wire.kv_pb2_grpc import KeyRangeServiceStub, KeyValueServiceStub
 
@@ -89,6 +90,7 @@ class Target:
     credentials: grpc.ChannelCredentials | None
     metadata: tuple[tuple[str, str], ...]
     traceparent: Callable[[], str | None]
+    tracestate: Callable[[], str | None]
 
     @classmethod
     def of(
@@ -97,6 +99,7 @@ class Target:
         token: str | None,
         tls: Tls | None,
         traceparent: Callable[[], str | None] | None,
+        tracestate: Callable[[], str | None] | None,
     ) -> "Target":
         """Check what the caller gives."""
         parsed = parse_all(addresses if isinstance(addresses, str) else ",".join(addresses))
@@ -107,7 +110,7 @@ class Target:
         is_encrypted = tls is not None or parsed[0].scheme == "https"
         credentials = (tls or Tls()).credentials() if is_encrypted else None
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return cls(parsed, credentials, metadata, traceparent or (lambda: None))
+        return cls(parsed, credentials, metadata, traceparent or (lambda: None), tracestate or (lambda: None))
 
 
 class Lane:
@@ -148,8 +151,7 @@ class _Lanes:
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Give what goes with a call: the token, and the caller's trace."""
-        parent = self.target.traceparent()
-        return (*self.target.metadata, ("traceparent", parent)) if parent else self.target.metadata
+        return self.target.metadata + trace(self.target.traceparent(), self.target.tracestate())
 
     def name(self) -> str:
         """Give the addresses as one text."""

@@ -142,7 +142,7 @@ impl Calls {
 
     /// Complete command line that repeats a command with its key, which may look like a flag.
     fn again(&self, words: &[String], key: &str) -> String {
-        let mut arguments = words.iter().filter(|word| *word != "--").cloned().peekable();
+        let mut arguments = words.iter().cloned().peekable();
         let name = arguments.next().unwrap_or_default();
         let key = match name.as_str() {
             "confirm" | "release" => Vec::new(),
@@ -230,7 +230,7 @@ fn bought(purchase: &Purchase) -> Result<Answer, Error> {
     };
     let success = named == BuyOutcome::Bought;
     let numbered = if number > 0 { format!(" (purchase {number})") } else { String::new() };
-    let replayed = if purchase.replayed { "; this key was sent before, nothing was bought again" } else { "" };
+    let replayed = if purchase.replayed { "; the answer to an earlier call" } else { "" };
     let json = json!({
         "key": purchase.key.as_str(),
         "message": purchase.message,

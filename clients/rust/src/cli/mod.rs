@@ -74,7 +74,11 @@ fn start(program: &'static str, words: impl IntoIterator<Item = OsString>) -> Re
     };
     let (address, words) = split(&flags.words, |word| line.find_subcommand(word).is_some());
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    let command = if words.is_empty() { None } else { Some(parse(&words)?) };
+    let command = match words.split_first() {
+        // Behind the flags' own `--` each word is an argument, as is another `--`.
+        Some((name, arguments)) => Some(parse([&[name.clone(), "--".to_owned()], arguments].concat())?),
+        None => None,
+    };
     let runtime = connections().map_err(|error| format!("cannot start a thread: {error}"))?;
     let calls = {
         let _context = runtime.enter();
@@ -91,9 +95,12 @@ fn prompt(calls: &Calls, runtime: &Handle, line: &clap::Command) -> io::Result<E
     let names = line.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let mut shell = Shell::open("quire client> ", names, "client", Box::new(|_, _| Vec::new()))?;
     let run = |words: Result<Vec<String>, String>| {
-        let exit = match words.and_then(|words| Ok((parse(&words)?, words))) {
+        let exit = match words.and_then(|words| Ok((parse(words.clone())?, words))) {
             Ok((Command::Exit, _)) => return Next::Leave,
-            Ok((command, words)) => perform(calls, runtime, &command, &words),
+            Ok((command, mut words)) => {
+                words.iter().position(|word| word == "--").map(|end| words.remove(end));
+                perform(calls, runtime, &command, &words)
+            }
             Err(reason) => wrong(&reason),
         };
         if calls.was_interrupted() { Next::Interrupted(exit) } else { Next::Line(exit) }
@@ -101,7 +108,7 @@ fn prompt(calls: &Calls, runtime: &Handle, line: &clap::Command) -> io::Result<E
     Ok(shell.converse(Exit::Done, run)?.0)
 }
 
-fn parse(words: &[String]) -> Result<Command, String> {
+fn parse(words: Vec<String>) -> Result<Command, String> {
     Line::try_parse_from(words).map(|line| line.command).map_err(|error| reason(&error, "help lists the commands"))
 }
 

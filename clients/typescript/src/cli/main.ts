@@ -279,7 +279,7 @@ async function buy(client: Client, key: string, id: number, quantity: number): P
   const stock_left = bought.stockLeft ?? null;
   const reason = outcome === "not_bought" ? "UNSPECIFIED" : outcome.toUpperCase();
   const state = { outcome: `BUY_OUTCOME_${reason}`, purchase_number: number, replayed, stock_left };
-  const again = replayed ? "; this key was sent before, nothing was bought again" : "";
+  const again = replayed ? "; the answer to an earlier call" : "";
   const text = plain(message) + (number === 0n ? "" : ` (purchase ${number.toString()})`) + again;
   return [{ success: outcome === "bought", message, key, ...state }, text];
 }

@@ -403,16 +403,16 @@ impl<'a> Calls<'a> {
             Failure::NoSuchKey => refused(Code::NotFound.name(), format!("there is no key '{shown}'")),
             Failure::AnotherVersion(message) => refused(Code::Aborted.name(), message),
             Failure::Fault(error) => {
+                let is_unknown = matches!(error, Error::OutcomeUnknown(_));
                 let mut text = fault_text(&error);
-                let command = matches!(error, Error::OutcomeUnknown(_)).then(|| self.command_again(key));
-                if let Some(command) = &command {
-                    text = format!(
-                        "it is not known whether the write was done: {text}\nthis shows what the key has:\n    {command}"
-                    );
+                if is_unknown {
+                    text = format!("it is not known whether the write was done: {text}");
                 }
                 let mut json = fault_json(&error, &text);
-                if let Some(command) = command {
-                    json["command"] = Value::from(command);
+                if is_unknown {
+                    let command = self.command_again(key);
+                    text = format!("{text}\nthis shows what the key has:\n    {command}");
+                    json["command"] = command.into();
                 }
                 (Exit::from(&error), text, json)
             }

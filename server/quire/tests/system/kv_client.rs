@@ -142,6 +142,10 @@ fn a_write_without_an_answer_is_unknown_and_a_read_is_not() {
     let done = run(&["--json", "delete", "x"]);
     let json: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert_eq!((done.status.code(), &json["outcome"]), (Some(4), &json!("UNKNOWN")));
+    let message = json["message"].as_str().expect("a message");
+    assert!(message.starts_with("it is not known whether the write was done: "), "{message}");
+    assert!(!message.contains("quire kv"), "{message}");
+    assert_eq!(json["command"], format!("quire kv --json {address} get -- x"));
     assert_eq!(run(&["get", "a b"]).status.code(), Some(3));
     assert_eq!(store.says(&["get", "a b"], 0), "one", "it was done");
 }
