@@ -118,6 +118,7 @@ impl Calls {
     /// Prints a fault; if the outcome is unknown, also the command that asks for it.
     fn failed(&self, error: &Error, words: &[String], key: Option<&Key>) -> Exit {
         let exit = Exit::from(error);
+        let words = words.splitn(2, |word| word == "--").collect::<Vec<_>>().concat();
         let mut message = fault_text(error);
         if exit == Exit::Unknown {
             message = format!("it is not known whether '{}' was done: {message}", words.join(" "));
@@ -128,7 +129,7 @@ impl Calls {
             json["key"] = key.as_str().into();
         }
         if let Some(key) = key.filter(|_| exit == Exit::Unknown) {
-            let again = self.again(words, key.as_str());
+            let again = self.again(&words, key.as_str());
             text = format!("{text}\nthis asks, and does nothing twice:\n    {again}");
             json["command"] = again.into();
         }
@@ -142,17 +143,15 @@ impl Calls {
 
     /// Complete command line that repeats a command with its key, which may look like a flag.
     fn again(&self, words: &[String], key: &str) -> String {
-        let mut arguments = words.iter().cloned().peekable();
-        let name = arguments.next().unwrap_or_default();
-        let key = match name.as_str() {
+        let (name, arguments) = words.split_at(words.len().min(1));
+        let key = match &*name.concat() {
             "confirm" | "release" => Vec::new(),
             _ if key.starts_with('-') => vec![format!("--key={key}")],
             _ => vec!["--key".to_owned(), key.to_owned()],
         };
-        let end = arguments.peek().filter(|word| word.starts_with('-')).map(|_| "--".to_owned());
-        let line = key.into_iter().chain(self.connection.flags()).chain([self.address.clone(), name]).chain(end);
-        let line: Vec<String> = line.chain(arguments).collect();
-        format!("{} {}", self.program, quoted(line.iter().map(String::as_str)))
+        let end = arguments.iter().take(1).filter(|word| word.starts_with('-')).map(|_| "--".to_owned()).collect();
+        let line = [key, self.connection.flags(), vec![self.address.clone()], name.to_vec(), end, arguments.to_vec()];
+        format!("{} {}", self.program, quoted(line.concat().iter().map(String::as_str)))
     }
 }
 

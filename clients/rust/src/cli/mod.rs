@@ -73,12 +73,10 @@ fn start(program: &'static str, words: impl IntoIterator<Item = OsString>) -> Re
         Err(shown) => return Ok(print(&shown.to_string())),
     };
     let (address, words) = split(&flags.words, |word| line.find_subcommand(word).is_some());
+    // The flags have been read: each word behind the name is an argument, as is a second `--`.
+    let words = words.split_first().map(|(name, rest)| [&[*name, "--"], rest].concat()).unwrap_or_default();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    let command = match words.split_first() {
-        // Behind the flags' own `--` each word is an argument, as is another `--`.
-        Some((name, arguments)) => Some(parse([&[name.clone(), "--".to_owned()], arguments].concat())?),
-        None => None,
-    };
+    let command = if words.is_empty() { None } else { Some(parse(&words)?) };
     let runtime = connections().map_err(|error| format!("cannot start a thread: {error}"))?;
     let calls = {
         let _context = runtime.enter();
@@ -95,12 +93,9 @@ fn prompt(calls: &Calls, runtime: &Handle, line: &clap::Command) -> io::Result<E
     let names = line.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let mut shell = Shell::open("quire client> ", names, "client", Box::new(|_, _| Vec::new()))?;
     let run = |words: Result<Vec<String>, String>| {
-        let exit = match words.and_then(|words| Ok((parse(words.clone())?, words))) {
+        let exit = match words.and_then(|words| Ok((parse(&words)?, words))) {
             Ok((Command::Exit, _)) => return Next::Leave,
-            Ok((command, mut words)) => {
-                words.iter().position(|word| word == "--").map(|end| words.remove(end));
-                perform(calls, runtime, &command, &words)
-            }
+            Ok((command, words)) => perform(calls, runtime, &command, &words),
             Err(reason) => wrong(&reason),
         };
         if calls.was_interrupted() { Next::Interrupted(exit) } else { Next::Line(exit) }
@@ -108,7 +103,7 @@ fn prompt(calls: &Calls, runtime: &Handle, line: &clap::Command) -> io::Result<E
     Ok(shell.converse(Exit::Done, run)?.0)
 }
 
-fn parse(words: Vec<String>) -> Result<Command, String> {
+fn parse(words: &[String]) -> Result<Command, String> {
     Line::try_parse_from(words).map(|line| line.command).map_err(|error| reason(&error, "help lists the commands"))
 }
 
