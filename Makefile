@@ -73,9 +73,9 @@ test-postgres: ## the bookstore over PostgreSQL
 	cargo test -p bookstore -p server --no-default-features --features $(PARTS),bookstore/postgres --lib --test ledger
 
 test-engine: ## judges that others wrote for gRPC, Connect and protobuf, on test services of the engine
-	@echo "$@ installs h2spec, grpc-go's interop, connectconformance, grpcurl and ghz into $(TOOLS), by Go, and protobuf's suite, by npm"
+	@echo "$@ installs h2spec, grpc-go's interop, connectconformance, grpcurl and ghz into $(TOOLS), by Go, protobuf's suite, by npm, and Python packages"
 	$(call need,npm,npm)
-	$(MAKE) --no-print-directory $(INSTALLED) $(PROTOBUF)
+	$(MAKE) --no-print-directory $(INSTALLED) $(PROTOBUF) $(VENV)
 	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED),rpc-testing/protobuf-testee --test judges -- --include-ignored --test-threads=1 --nocapture
 
 judges: ## judges and clients that others wrote, on `quire serve` as it is released
@@ -127,7 +127,7 @@ check: ## formatting, lints, links, what would be published, and `make deny`, fo
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p server --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -p quire-client -p quire-rpc -p quire-rpc-build -p quire-http2 --all-features --no-deps
-	for features in client client,http1 server server,http1,tls; do \
+	for features in client client,http1 server server,http1,tls server,channelz; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
 	cargo publish --workspace --dry-run --no-verify --allow-dirty

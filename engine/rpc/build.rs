@@ -6,7 +6,7 @@ use quire_rpc_build::Builder;
 
 fn main() -> std::io::Result<()> {
     let has = |feature| env::var_os(feature).is_some();
-    for contract in ["health.proto", "reflection.proto", "hello.proto", "chat.proto"] {
+    for contract in ["health.proto", "reflection.proto", "channelz.proto", "hello.proto", "chat.proto"] {
         let builder = Builder::default().server(has("CARGO_FEATURE_SERVER")).client(has("CARGO_FEATURE_CLIENT"));
         builder.compile(&[contract], &["proto"])?;
     }

@@ -7,7 +7,7 @@ fn main() -> io::Result<()> {
     // The standard services' clients, for tests.
     quire_rpc_build::Builder::default()
         .server(false)
-        .compile(&["health.proto", "reflection.proto"], &["../rpc/proto"])?;
+        .compile(&["channelz.proto", "health.proto", "reflection.proto"], &["../rpc/proto"])?;
     if env::var_os("CARGO_FEATURE_PROTOBUF_TESTEE").is_some() {
         protobuf_suite()?;
     }

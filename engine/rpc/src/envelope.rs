@@ -34,6 +34,9 @@ pub struct Peer {
     /// The connection's place in its server's registry.
     #[cfg(feature = "server")]
     pub(crate) connection: Option<Arc<ConnectionState>>,
+    /// Our address, while the channelz service shows the server.
+    #[cfg(feature = "channelz")]
+    pub(crate) local: Option<SocketAddr>,
 }
 
 /// User and process at the other end of a Unix socket.

@@ -77,6 +77,8 @@ pub use quire_http2 as http2;
 pub use quire_json::wire;
 #[cfg(feature = "server")]
 pub use server::{Limits, Server};
+#[cfg(feature = "channelz")]
+pub use services::channelz;
 #[cfg(feature = "health")]
 pub use services::health;
 pub use status::{Code, Details, Reach, Status};

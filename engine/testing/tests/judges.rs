@@ -1,5 +1,5 @@
-//! Third-party judges: h2spec, grpc-go's interoperability client and server, connectconformance, and, with the feature
-//! `protobuf-testee`, protobuf's conformance suite.
+//! Third-party judges: h2spec, grpc-go's interoperability client and server, connectconformance, gRPC's
+//! stubs of channelz for Python, and, with the feature `protobuf-testee`, protobuf's conformance suite.
 //!
 //! They run only on request (`cargo test -p rpc-testing --test judges -- --ignored`), with the folder they are
 //! installed in named by `ENGINE_TOOLS`:
@@ -10,6 +10,7 @@
 //! go install google.golang.org/grpc/interop/server@v1.85.0
 //! go install connectrpc.com/conformance/cmd/connectconformance@v1.0.6
 //! engine/testing/protobuf/install.sh target/tools
+//! target/tools/venv/bin/pip install --requirement tests/judges/requirements.txt
 //! ```
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -109,6 +110,18 @@ fn grpc_go_client_is_content_with_our_server() {
             .unwrap();
         assert!(output.status.success(), "{case}: {}", text(&output));
     }
+}
+
+#[test]
+#[ignore = "needs Python's grpcio-channelz and grpcio-reflection"]
+fn channelz_is_read_by_grpcs_own_stubs() {
+    let (_server, address) = ours(env!("CARGO_BIN_EXE_interop-server"));
+    let output = Command::new(tool("../venv/bin/python"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/channelz.py"))
+        .arg(address.to_string())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
 }
 
 /// Errors of the suite itself: its HTTP/1.1 server may read a request's body after its response, and the deadline of its

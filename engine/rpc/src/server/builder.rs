@@ -21,6 +21,8 @@ use super::deadlines::Deadlines;
 use super::limits::Limits;
 use super::observer::{NoObserver, Observer, Refusal};
 use super::registry::ConnectionRegistry;
+#[cfg(feature = "channelz")]
+use super::shown::{ShownServer, ShownServers};
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError, ErasedService, HttpService};
@@ -36,6 +38,8 @@ impl Server {
             routes: Routes::default(),
             limits: Limits::default(),
             connections: ConnectionRegistry::default(),
+            #[cfg(feature = "channelz")]
+            shown: None,
             observer: Arc::new(NoObserver),
             http: None,
             compression: None,
@@ -64,6 +68,8 @@ pub struct Builder {
     routes: Routes,
     limits: Limits,
     connections: ConnectionRegistry,
+    #[cfg(feature = "channelz")]
+    shown: Option<(ShownServers, String)>,
     observer: Arc<dyn Observer>,
     http: Option<Arc<dyn HttpService>>,
     compression: Option<(Encoding, usize)>,
@@ -125,6 +131,12 @@ impl Builder {
     /// Lists the server's connections in this registry, which several servers may share.
     pub fn connections(mut self, registry: ConnectionRegistry) -> Self {
         self.connections = registry;
+        self
+    }
+
+    #[cfg(feature = "channelz")]
+    pub(crate) fn shown(mut self, name: String, servers: &ShownServers) -> Self {
+        self.shown = Some((servers.clone(), name));
         self
     }
 
@@ -257,6 +269,8 @@ impl Builder {
             let ours = self.deadlines.iter().rfind(|(is_for, _)| is_for(&route.path));
             route.deadlines = ours.map(|(_, deadlines)| *deadlines).unwrap_or_default();
         }
+        #[cfg(feature = "channelz")]
+        let (shown_among, shown_name) = self.shown.unzip();
         let shared = Arc::new_cyclic(|shared| {
             #[cfg(feature = "tower")]
             let layered = tower::layered(self.layers, shared);
@@ -275,6 +289,8 @@ impl Builder {
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(with_protocols),
                 connections: self.connections,
+                #[cfg(feature = "channelz")]
+                shown: shown_name.map(ShownServer::new),
                 permits: Permits::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,
@@ -282,6 +298,10 @@ impl Builder {
                 freeing: self.freeing,
             }
         });
+        #[cfg(feature = "channelz")]
+        if let Some(servers) = shown_among {
+            servers.add(&shared);
+        }
         Server::new(shared, self.workers.into())
     }
 

@@ -13,6 +13,8 @@ mod memory;
 mod observer;
 mod registry;
 mod reply;
+#[cfg(feature = "channelz")]
+mod shown;
 #[cfg(feature = "tower")]
 mod tower;
 
@@ -20,6 +22,8 @@ pub use accept::Server;
 pub use accept::incoming::Incoming;
 pub use browser::Cors;
 pub use builder::Builder;
+#[cfg(feature = "channelz")]
+pub(crate) use call::Shared;
 pub(crate) use call::plan::Contracts;
 pub use call::service::{Answer, AnswerStream, Answered, Call, Later, LocalArc, Method, RefusedService, Service};
 pub use deadlines::Deadlines;
@@ -29,5 +33,7 @@ pub use observer::{CallDetails, CallReport, CallSpan, CallTimes, NoObserver, Obs
 pub use quire_net::{Client, Live, Share, Shares};
 pub(crate) use registry::ConnectionState;
 pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, OpenConnection};
+#[cfg(feature = "channelz")]
+pub(crate) use shown::{ShownServers, ShownSocket};
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

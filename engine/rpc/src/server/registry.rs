@@ -9,6 +9,8 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+#[cfg(feature = "channelz")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -18,6 +20,9 @@ use atomic_waker::AtomicWaker;
 use quire_net::Client;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+
+#[cfg(feature = "channelz")]
+use super::shown::ShownSocket;
 
 /// Close reason of a connection that an operator cut.
 pub(crate) const CUT: &str = "cut: by an operator";
@@ -64,10 +69,15 @@ pub struct OpenConnection {
 impl ConnectionRegistry {
     /// The open connections, in the order of their ids.
     pub fn list(&self) -> Vec<OpenConnection> {
-        let mut open: Vec<_> = self.lock().values().cloned().collect();
+        let mut open = self.states(|_| true);
         open.sort_unstable_by_key(|connection| connection.id);
         let now = Instant::now();
         open.iter().map(|connection| connection.shown(now)).collect()
+    }
+
+    /// The open connections for which `is_wanted` is true.
+    pub(crate) fn states(&self, is_wanted: impl Fn(&ConnectionState) -> bool) -> Vec<Arc<ConnectionState>> {
+        self.lock().values().filter(|connection| is_wanted(connection)).cloned().collect()
     }
 
     /// Ends a connection at once, with its calls; false if none has this id.
@@ -236,6 +246,9 @@ pub(crate) struct ConnectionState {
     named_at: AtomicUsize,
     is_cut: AtomicBool,
     task: AtomicWaker,
+    /// Set if the channelz service shows the connection's server.
+    #[cfg(feature = "channelz")]
+    pub(crate) socket: OnceLock<Box<ShownSocket>>,
 }
 
 /// The caller, as far as it is known.
@@ -262,6 +275,8 @@ impl ConnectionState {
             named_at: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
             task: AtomicWaker::new(),
+            #[cfg(feature = "channelz")]
+            socket: OnceLock::new(),
         }
     }
 
@@ -307,7 +322,7 @@ impl ConnectionState {
         }
     }
 
-    fn shown(&self, now: Instant) -> OpenConnection {
+    pub(crate) fn shown(&self, now: Instant) -> OpenConnection {
         let caller = lock(&self.caller);
         let (client, user_agent) = (caller.client.clone(), caller.user_agent.to_string());
         drop(caller);

@@ -1,5 +1,7 @@
-//! Services of the engine's own: health and reflection.
+//! Services of the engine's own: channelz, health and reflection.
 
+#[cfg(feature = "channelz")]
+pub mod channelz;
 #[cfg(feature = "health")]
 pub mod health;
 #[cfg(feature = "reflection")]
@@ -7,6 +9,11 @@ pub(crate) mod reflection;
 
 /// Generated from `proto/`.
 mod proto {
+    #[cfg(feature = "channelz")]
+    pub(crate) mod channelz {
+        include_proto!("grpc.channelz.v1");
+    }
+
     #[cfg(feature = "health")]
     pub(crate) mod health {
         include_proto!("grpc.health.v1");

@@ -31,6 +31,8 @@ use crate::server::connection::{DRAIN_ANSWER_MAX, Driver};
 use crate::server::http1;
 use crate::server::observer::Refusal;
 use crate::server::registry;
+#[cfg(all(feature = "channelz", feature = "tls"))]
+use crate::server::shown::ShownTls;
 #[cfg(feature = "tower")]
 use crate::server::tower::HttpCalls;
 use incoming::Incoming;
@@ -168,6 +170,10 @@ impl Server {
         let role = Role::of(&permit, &self.shared.permits, draining, self.shared.limits.handshake_timeout);
         peer.is_known = permit.known();
         let mut listed = self.shared.connections.open(address, "");
+        #[cfg(feature = "channelz")]
+        if let Some(shown) = &self.shared.shown {
+            listed.state().socket.get_or_init(|| Box::new(shown.socket(peer.local)));
+        }
         peer.connection = Some(Arc::clone(listed.state()));
         let mut reason = if role.refusing {
             let refused = tokio::time::timeout(REFUSAL_MAX, self.serve_protocol(io, peer, role));
@@ -206,7 +212,12 @@ impl Accept for Server {
     }
 
     async fn connection(self, stream: TcpStream, peer: SocketAddr, permit: Permit, draining: watch::Receiver<bool>) {
-        let peer = Peer { address: Some(peer), ..Peer::default() };
+        let peer = Peer {
+            address: Some(peer),
+            #[cfg(feature = "channelz")]
+            local: self.shared.shown.as_ref().and_then(|_| stream.local_addr().ok()),
+            ..Peer::default()
+        };
         self.run(stream, peer, Box::pin(turned_on(draining)), permit).await;
     }
 }
@@ -228,6 +239,10 @@ where
         Some(Err(error)) => error.to_string(),
         Some(Ok((io, certificates))) => {
             peer.certificates = certificates;
+            #[cfg(feature = "channelz")]
+            if let Some(socket) = peer.connection.as_ref().and_then(|connection| connection.socket.get()) {
+                socket.tls.get_or_init(|| ShownTls::of(io.get_ref().1, peer.certificates.first()));
+            }
             serve(io, shared, Arc::new(peer), role).await
         }
     }

@@ -10,7 +10,6 @@ pub(crate) mod request;
 pub(crate) mod running;
 pub(crate) mod service;
 
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{
     Arc,
@@ -26,7 +25,7 @@ use tokio::time::Instant;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::body::HttpService;
-use crate::envelope::Request;
+use crate::envelope::{Peer, Request};
 use crate::interceptor::{Ending, Until};
 use crate::message::codec::Payload;
 use crate::message::compression::Encoding;
@@ -39,6 +38,8 @@ use crate::server::observer::{CallReport, Notes, Observer, Refusal};
 use crate::server::registry::ConnectionRegistry;
 use crate::server::reply::sink::Sink;
 use crate::server::reply::{Reply, ReplyState, Templates};
+#[cfg(feature = "channelz")]
+use crate::server::shown::ShownServer;
 use crate::status::{Code, Status};
 use plan::{Route, Routes};
 use quire_net::Permits;
@@ -65,6 +66,9 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) permits: Permits,
     pub(crate) connections: ConnectionRegistry,
+    /// Set if the channelz service shows the server.
+    #[cfg(feature = "channelz")]
+    pub(crate) shown: Option<ShownServer>,
     pub(crate) hosts: Hosts,
     /// Paths answered even on excess connections, such as health.
     pub(crate) always: Vec<String>,
@@ -378,8 +382,19 @@ impl Shared {
         })
     }
 
+    /// Counts equal calls that ended for the channelz service.
+    #[inline]
+    #[cfg_attr(not(feature = "channelz"), expect(unused_variables, clippy::unused_self, reason = "nothing is counted"))]
+    fn count(&self, code: Code, calls: u32, peer: &Peer) {
+        #[cfg(feature = "channelz")]
+        if let Some(shown) = &self.shown {
+            shown.count(code, calls, peer.connection.as_deref());
+        }
+    }
+
     /// Reports equal calls that ended; the method is `None` if it does not exist.
-    pub(crate) fn report(&self, method: Option<usize>, code: Code, elapsed: Duration, calls: u32) {
+    pub(crate) fn report(&self, method: Option<usize>, code: Code, elapsed: Duration, calls: u32, peer: &Peer) {
+        self.count(code, calls, peer);
         let path = method.map_or("unknown", |method| &self.routes.table[method].path);
         let report = CallReport { method, path, code, elapsed, details: None };
         (0..calls).for_each(|_| self.observer.call_finished(&report));
@@ -393,10 +408,11 @@ impl Shared {
         code: Code,
         elapsed: Duration,
         notes: &Notes,
-        peer: Option<SocketAddr>,
+        peer: &Peer,
     ) {
+        self.count(code, 1, peer);
         let path = method.map_or("unknown", |method| &self.routes.table[method].path);
-        let details = Some(notes.details(peer, elapsed));
+        let details = Some(notes.details(peer.address, elapsed));
         self.observer.call_finished(&CallReport { method, path, code, elapsed, details });
     }
 }

@@ -354,8 +354,8 @@ impl Calls {
         for Ended { method, code, started_at, calls, notes } in self.ended.drain(..) {
             let elapsed = now.saturating_duration_since(started_at);
             match notes {
-                None => self.shared.report(method, code, elapsed, calls),
-                Some(notes) => self.shared.report_details(method, code, elapsed, &notes, self.peer.address),
+                None => self.shared.report(method, code, elapsed, calls, &self.peer),
+                Some(notes) => self.shared.report_details(method, code, elapsed, &notes, &self.peer),
             }
         }
         if let Some((code, reason)) = self.templates.refusal.take() {

@@ -397,7 +397,7 @@ impl Exchange {
 
     fn report_once(&mut self, code: Code) {
         let Some(mut notes) = self.notes.take() else {
-            return self.shared.report(self.method, code, self.started_at.elapsed(), 1);
+            return self.shared.report(self.method, code, self.started_at.elapsed(), 1, &self.peer);
         };
         notes.end();
         let elapsed = self.started_at.elapsed();
@@ -405,7 +405,7 @@ impl Exchange {
         if let Some(caller) = &self.caller {
             notes.set_client(caller.client());
         }
-        self.shared.report_details(self.method, code, elapsed, &notes, self.peer.address);
+        self.shared.report_details(self.method, code, elapsed, &notes, &self.peer);
     }
 }
 
