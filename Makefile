@@ -143,7 +143,7 @@ docs: ## the pages of reference of the clients' libraries, into target/clients; 
 
 dist: dist-clients ## what users of the server and the clients install, with sums, into target/dist
 	$(MAKE) --no-print-directory deny wheel tarball
-	deploy/test_archives.sh target/dist --listed
+	deploy/test_archives.sh target/dist
 	$(call sums,target/dist)
 
 # The sums of all archives in a folder: $(call sums,FOLDER).
@@ -204,12 +204,11 @@ wheel: $(MATURIN) ## quire as a wheel for pip, into target/dist
 	printf '#!/bin/sh\nexec env -u CARGO %s "$$@"\n' '$(RELEASING)' >$(TOOLS)/releasing-cargo && chmod +x $(TOOLS)/releasing-cargo
 	cd deploy/wheel && CARGO=$(CURDIR)/$(TOOLS)/releasing-cargo ../../$(MATURIN) build --locked --profile $(PACKAGE_PROFILE) --out ../../$(PACKAGED)
 
-# Packages the programs that other parts have built. The wheel is last: it leaves the program that others use in its place.
+# Packages the programs that other parts have built, without lists: with them, all of the workspace would be built again.
 test-package: PACKAGE_PROFILE := release
 test-package: PACKAGE_FLAGS := --fast
-test-package: tarball wheel ## check the server's archives; install, upgrade and purge the Debian package on this machine, as root
+test-package: package ## install, start, upgrade, remove and purge the Debian package on this machine; needs root
 	$(call need,systemd-analyze,systemd)
-	deploy/test_archives.sh $(PACKAGED)
 	deploy/test_package.sh $(PACKAGED)/quire_*.deb
 
 JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Checks the server's Debian package, tarball and wheel without installing them on this machine: test_archives.sh FOLDER [--listed].
-# With --listed each program has the list of its crates in it, and a document beside the archives has the same.
+# Checks the server's Debian package, wheel and tarball without installing them on this machine: test_archives.sh FOLDER. Each program has
+# the list of its crates in it, and a document beside the archives has the same.
 set -euo pipefail
 folder=$(realpath "$1")
-listed=${2-}
 unpacked=$(mktemp -d)
 trap 'kill "${server-}" 2>/dev/null || true; rm -rf "$unpacked"' EXIT
 
 lists_crates() { # PROGRAM PACKAGE
-    [ -n "$listed" ] || return 0
     cargo tree --locked --package "$2" --edges normal --target x86_64-unknown-linux-gnu --prefix none --format '{p}' >"$unpacked/crates"
     objcopy --output-target binary --only-section .dep-v0 --set-section-flags .dep-v0=alloc "$1" "$unpacked/list"
     python3 - "$unpacked/crates" "$unpacked/list" "$folder/${1##*/}.cdx.json" <<'END'
@@ -58,4 +56,4 @@ address=${line#* address=}
 kill "$server"
 cat <&"$log"
 wait "$server"
-echo "1 passed: the package, the wheel and the tarball have programs that start${listed:+, and the lists of their crates}"
+echo "1 passed: the package, the wheel and the tarball have programs that start, and the lists of their crates"
