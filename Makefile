@@ -198,7 +198,7 @@ deny: $(CARGO_DENY) ## licences, sources, bans and, if they can be fetched, advi
 		echo "skipped: advisories, because $(ADVISORIES) cannot be reached"; \
 	fi
 
-# maturin's first word to Cargo, `rustc`, means something else to cargo-auditable alone; and what CARGO names, cargo-auditable calls.
+# maturin calls `cargo rustc`, which cargo-auditable alone takes for a compiler; and it calls what CARGO names, which would be itself.
 wheel: $(MATURIN) ## quire as a wheel for pip, into target/dist
 	$(if $(LISTED),$(MAKE) --no-print-directory $(CARGO_AUDITABLE))
 	printf '#!/bin/sh\nexec env -u CARGO %s "$$@"\n' '$(RELEASING)' >$(TOOLS)/releasing-cargo && chmod +x $(TOOLS)/releasing-cargo

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-# A client's own words about an address; a cause is another's.
+# A cause is the library's, and not the client's own "cannot be reached".
 NOT_OURS = r"(?![\s\S]*cannot be reached)"
 FORMS = {
     "key": r"[0-9a-f]{32}",

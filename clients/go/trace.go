@@ -42,7 +42,8 @@ func isState(text string) bool {
 		return false
 	}
 	for _, member := range members {
-		parts := memberForm.FindStringSubmatch(strings.Trim(member, " \t"))
+		// The metadata of gRPC has no tabs.
+		parts := memberForm.FindStringSubmatch(strings.Trim(member, " "))
 		if parts == nil || len(parts[1]) > statePartBytesMax || len(parts[2]) > statePartBytesMax {
 			return false
 		}

@@ -32,7 +32,7 @@ func twoMembers(bytes int) string {
 
 func TestAValidTracestateIsSentAsItIs(t *testing.T) {
 	for _, state := range []string{
-		"rojo=00f067aa0ba902b7", "1t@s=a b!~ \t, \tb=c", members(32), twoMembers(512), strings.Repeat("a", 256) + "=1",
+		"rojo=00f067aa0ba902b7", "1t@s=a b!~ , b=c", members(32), twoMembers(512), strings.Repeat("a", 256) + "=1",
 	} {
 		if sent := sentStates(parent, state); !slices.Equal(sent, []string{state}) {
 			t.Errorf("%q is sent as %q", state, sent)
@@ -45,7 +45,7 @@ func TestAValidTracestateIsSentAsItIs(t *testing.T) {
 
 func TestAnInvalidTracestateIsLeftOut(t *testing.T) {
 	for _, state := range []string{
-		"", " ", "a", "a=", "A=1", "=1", "a=b=c", "a=1,b", "a=1,", "a=ü", members(33), twoMembers(513),
+		"", " ", "a", "a=", "A=1", "=1", "a=b=c", "a=1,b", "a=1,\tb=2", "a=1,", "a=ü", members(33), twoMembers(513),
 		"a=" + strings.Repeat("1", 257), strings.Repeat("a", 257) + "=1",
 	} {
 		if sent := sentStates(parent, state); len(sent) > 0 {

@@ -110,8 +110,8 @@ def test_promtool_finds_nothing_to_mend_on_the_page(tools, server, contract, cha
 
 
 class Prometheus(Process):
-    """Prometheus with the rules, whose alerts do not wait, scraping one server each second. It has the history of three
-    hours, in which the values of some gauges did not change."""
+    """Prometheus with the rules, whose alerts do not wait, scraping one server each second. `history`: gauges that had
+    one value for the last three hours."""
 
     def __init__(self, tools, folder, server, scheme="http", history=None):
         super().__init__(folder)

@@ -130,9 +130,8 @@ class Operator(Process):
 def test_the_commands_of_a_page_work(quire, tmp_path, page, request):
     with stopping(Operator(quire, tmp_path)) as operator, contextlib.ExitStack() as databases:
         shared = [line for _, line in commands(page) if DATABASE in line]
-        if any("quire" in programs(line) for line in shared):
-            request.getfixturevalue("has_postgres")
         if shared:
+            request.getfixturevalue("has_postgres")
             operator.database = databases.enter_context(stopping(Postgres(tmp_path / "postgres"))).database("quire")
         for number, line in commands(page):
             others = programs(line) - PROGRAMS - set(STUBS)

@@ -239,6 +239,10 @@ std::unique_ptr<grpc::ClientContext> Connection::begin(Clock::time_point end, co
   if (!authorization_.empty()) {
     context->AddMetadata("authorization", authorization_);
   }
+  // gRPC ends the program for what it cannot send.
+  if (!std::ranges::all_of(call.traceparent, [](char byte) { return ' ' <= byte && byte <= '~'; })) {
+    throw std::invalid_argument("the traceparent has characters that are not printable ASCII");
+  }
   if (!call.traceparent.empty()) {
     context->AddMetadata("traceparent", call.traceparent);
   }

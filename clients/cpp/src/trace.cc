@@ -10,7 +10,6 @@ constexpr std::size_t kStateBytesMax = 512;
 constexpr std::ptrdiff_t kMembersMax = 32;
 /// Of a key or a value.
 constexpr std::size_t kPartBytesMax = 256;
-constexpr std::string_view kBlanks = " \t";
 constexpr std::string_view kKeyMarks = "_*/@-";
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
@@ -42,10 +41,10 @@ bool is_value(std::string_view value) {
   return !value.empty() && value.size() <= kPartBytesMax && std::ranges::all_of(value, is_legal);
 }
 
-/// True for `KEY=VALUE`, perhaps with blanks around it.
+/// True for `KEY=VALUE`, perhaps with spaces around it: the metadata of gRPC has no tabs.
 bool is_member(std::string_view member) {
-  member.remove_prefix(std::min(member.find_first_not_of(kBlanks), member.size()));
-  member = member.substr(0, member.find_last_not_of(kBlanks) + 1);
+  member.remove_prefix(std::min(member.find_first_not_of(' '), member.size()));
+  member = member.substr(0, member.find_last_not_of(' ') + 1);
   const auto equals = member.find('=');
   return equals != std::string_view::npos && is_key(member.substr(0, equals)) && is_value(member.substr(equals + 1));
 }

@@ -10,6 +10,7 @@
 //! go install google.golang.org/grpc/interop/server@v1.85.0
 //! go install connectrpc.com/conformance/cmd/connectconformance@v1.0.6
 //! engine/testing/protobuf/install.sh target/tools
+//! python3 -m venv target/tools/venv
 //! target/tools/venv/bin/pip install --requirement tests/judges/requirements.txt
 //! ```
 

@@ -21,7 +21,7 @@ import (
 
 const retriesMax = 1_000_000
 
-// Settings are how to reach a store.
+// Settings are the flags for reaching a store.
 type Settings struct {
 	Token, CA, Certificate, KeyFile string
 	Retries                         int

@@ -90,7 +90,7 @@ pub(crate) struct ShownTls {
 impl ShownTls {
     pub(crate) fn of(session: &tokio_rustls::rustls::ServerConnection, certificate: Option<&Bytes>) -> Self {
         let suite = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
-        // rustls marks the suites of TLS 1.3, whose names have no version.
+        // rustls marks the suites of TLS 1.3, whose standard names have no version.
         Self { cipher_suite: suite.replacen("TLS13_", "TLS_", 1), certificate: certificate.cloned() }
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! Fields of the contract that are not named here are unset:
 //!
-//! - A server has its counts of calls, of all protocols. `calls_started` is the sum of those that ended and of what waits
-//!   now, HTTP requests included.
+//! - A server has its counts of calls, of all protocols. `calls_started` is the sum of those that ended and of what
+//!   waits now, HTTP requests included.
 //! - A connection has its addresses, unless its transport has none, as Unix sockets; TLS with the cipher suite and the
 //!   client's certificate; as its name the client's credential, else its address; and as `streams_started` its calls.
 //! - Channels are not shown: they do not count their calls.

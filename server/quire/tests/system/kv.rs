@@ -261,9 +261,10 @@ async fn one_in_16_writes_is_timed_in_the_queue_and_each_batchs_commit_is_timed_
         server.shop().buy(one(BOOK)).await.expect("an answer");
         assert_eq!((counts(), batches()), ([number.div_ceil(16), number, number.div_ceil(16)], [number; 2]));
     }
-    let mut writers = JoinSet::new();
+    // On one connection, so that many come together.
+    let (mut writers, channel) = (JoinSet::new(), server.channel());
     for number in 18..=200_u64 {
-        let client = client(server.channel());
+        let client = client(channel.clone());
         writers.spawn(async move { client.create(create(&number.to_string(), b"v".to_vec())).await.expect("created") });
     }
     writers.join_all().await;

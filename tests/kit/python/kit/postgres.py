@@ -1,6 +1,7 @@
 """PostgreSQL without Patroni: Debian's programs with a folder of their own, as primary or as standby. Needs the standard
 library alone."""
 
+import contextlib
 import os
 import pathlib
 import pwd
@@ -65,7 +66,8 @@ class Postgres(Process):
         """Ends it without waiting for its clients."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(PATIENCE_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(PATIENCE_SECONDS)
         return super().stop()
 
     def _run(self, program: str, *arguments: str) -> None:

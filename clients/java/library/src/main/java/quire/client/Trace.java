@@ -23,8 +23,9 @@ final class Trace extends ClientStreamTracer {
   private static final Pattern VALID_PARENT =
       Pattern.compile(
           "(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?");
+  // Without the tabs that the specification allows: the metadata of gRPC has none.
   private static final String MEMBER =
-      "[ \t]*[a-z0-9][a-z0-9_*/@-]{0,255}=[ -~&&[^,=]]{0,255}[!-~&&[^,=]][ \t]*";
+      " *[a-z0-9][a-z0-9_*/@-]{0,255}=[ -~&&[^,=]]{0,255}[!-~&&[^,=]] *";
   private static final Pattern VALID_STATE = Pattern.compile(MEMBER + "(?:," + MEMBER + "){0,31}");
 
   private volatile boolean sent;

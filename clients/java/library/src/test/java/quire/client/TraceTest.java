@@ -29,7 +29,7 @@ class TraceTest {
   void aValidStateIsSentAsItIs() {
     String longest = "a=" + "1".repeat(254) + ",b=" + "2".repeat(253);
     for (String state :
-        List.of("rojo=00f067aa0ba902b7", "1t@s=a b!~ \t, \tb=c", members(32), longest)) {
+        List.of("rojo=00f067aa0ba902b7", "1t@s=a b!~ , b=c", members(32), longest)) {
       assertEquals(state, sent("tracestate", PARENT, state));
     }
     String later = PARENT.replaceFirst("00", "cc") + "-more";
@@ -40,7 +40,8 @@ class TraceTest {
   void anInvalidStateIsLeftOut() {
     String tooLong = "a=" + "1".repeat(254) + ",b=" + "2".repeat(254);
     for (String state :
-        List.of("", "a", "a=", "A=1", "=1", "a=b=c", "a=1,b", "a=ü", members(33), tooLong)) {
+        List.of(
+            "", "a", "a=", "A=1", "=1", "a=b=c", "a=1,b", "a=1,\tb=2", "a=ü", members(33), tooLong)) {
       assertEquals(null, sent("tracestate", PARENT, state), state);
       assertEquals(PARENT, sent("traceparent", PARENT, state), state);
     }
