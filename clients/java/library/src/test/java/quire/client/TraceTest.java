@@ -40,8 +40,7 @@ class TraceTest {
   void anInvalidStateIsLeftOut() {
     String tooLong = "a=" + "1".repeat(254) + ",b=" + "2".repeat(254);
     for (String state :
-        List.of(
-            "", "a", "a=", "A=1", "=1", "a=b=c", "a=1,b", "a=1,\tb=2", "a=ü", members(33), tooLong)) {
+        List.of("", "a", "a=", "A=1", "=1", "a=b=c", "a=1,b", "a=1,\tb=2", members(33), tooLong)) {
       assertEquals(null, sent("tracestate", PARENT, state), state);
       assertEquals(PARENT, sent("traceparent", PARENT, state), state);
     }
