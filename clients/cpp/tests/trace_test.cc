@@ -33,8 +33,8 @@ TEST(Trace, IsValidWithinTheLimits) {
 TEST(Trace, IsInvalidWithAWrongState) {
   for (const auto& state :
        {std::string(), std::string(" "), std::string("a"), std::string("a="), std::string("A=1"), std::string("=1"),
-        std::string("a=b=c"), std::string("a=1,b"), std::string("a=1,\tb=2"), std::string("a=1,"), std::string("a=ü"), members(33),
-        two_members(513), "a=" + std::string(257, '1'), std::string(257, 'a') + "=1"}) {
+        std::string("a=b=c"), std::string("a=1,b"), std::string("a=1,\tb=2"), std::string("a=1,"), std::string("a=ü"),
+        members(33), two_members(513), "a=" + std::string(257, '1'), std::string(257, 'a') + "=1"}) {
     EXPECT_FALSE(is_valid_trace(kParent, state)) << state;
   }
 }
