@@ -22,7 +22,9 @@ use super::limits::Limits;
 use super::observer::{NoObserver, Observer, Refusal};
 use super::registry::ConnectionRegistry;
 #[cfg(feature = "channelz")]
-use super::shown::{ShownServer, ShownServers};
+use super::shown::ShownServer;
+#[cfg(feature = "channelz")]
+use super::shown_servers::ShownServers;
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError, ErasedService, HttpService};

@@ -15,6 +15,8 @@ mod registry;
 mod reply;
 #[cfg(feature = "channelz")]
 mod shown;
+#[cfg(feature = "channelz")]
+mod shown_servers;
 #[cfg(feature = "tower")]
 mod tower;
 
@@ -34,6 +36,8 @@ pub use quire_net::{Client, Live, Share, Shares};
 pub(crate) use registry::ConnectionState;
 pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, OpenConnection};
 #[cfg(feature = "channelz")]
-pub(crate) use shown::{ShownServers, ShownSocket};
+pub(crate) use shown::ShownSocket;
+#[cfg(feature = "channelz")]
+pub(crate) use shown_servers::ShownServers;
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

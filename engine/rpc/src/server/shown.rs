@@ -1,14 +1,11 @@
-//! Servers that the channelz service shows, and what it reads of them beyond their registries.
+//! State that the channelz service reads of a server and its connections beyond their registry.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use super::call::Shared;
-use super::registry::ConnectionState;
 use crate::status::Code;
 
 /// Last id of a server or a connection: channelz has one sequence for the whole process.
@@ -16,24 +13,6 @@ static LAST_ID: AtomicI64 = AtomicI64::new(0);
 
 fn next_id() -> i64 {
     LAST_ID.fetch_add(1, Relaxed) + 1
-}
-
-/// Servers until they are dropped; clones are the same list.
-#[derive(Clone, Default)]
-pub(crate) struct ShownServers(Arc<Mutex<Vec<Weak<Shared>>>>);
-
-impl ShownServers {
-    pub(crate) fn add(&self, server: &Arc<Shared>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(server));
-    }
-
-    /// The servers by their ids.
-    pub(crate) fn list(&self) -> BTreeMap<i64, Arc<Shared>> {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.retain(|server| server.strong_count() > 0);
-        let open = servers.iter().filter_map(Weak::upgrade);
-        open.filter_map(|server| Some((server.shown.as_ref()?.id, server))).collect()
-    }
 }
 
 /// A shown server.
@@ -50,10 +29,10 @@ impl ShownServer {
     }
 
     /// Counts equal calls that ended.
-    pub(crate) fn count(&self, code: Code, calls: u32, connection: Option<&ConnectionState>) {
+    pub(crate) fn count(&self, code: Code, calls: u32, socket: Option<&ShownSocket>) {
         let ended = if code == Code::Ok { &self.calls_succeeded } else { &self.calls_failed };
         ended.fetch_add(calls.into(), Relaxed);
-        if let Some(socket) = connection.and_then(|connection| connection.socket.get()) {
+        if let Some(socket) = socket {
             socket.calls_ended.fetch_add(calls.into(), Relaxed);
         }
     }

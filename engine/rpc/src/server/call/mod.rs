@@ -388,7 +388,8 @@ impl Shared {
     fn count(&self, code: Code, calls: u32, peer: &Peer) {
         #[cfg(feature = "channelz")]
         if let Some(shown) = &self.shown {
-            shown.count(code, calls, peer.connection.as_deref());
+            let socket = peer.connection.as_deref().and_then(|connection| connection.socket.get());
+            shown.count(code, calls, socket.map(AsRef::as_ref));
         }
     }
 
