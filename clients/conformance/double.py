@@ -60,13 +60,16 @@ class Double(grpc.GenericRpcHandler):
         return make(answer, request_deserializer=request.FromString, response_serializer=reply.SerializeToString)
 
     def _begin(self, name: str, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
+        def every(field: str) -> str:
+            return ",".join(value for name, value in context.invocation_metadata() if name == field)
+
         metadata = dict(context.invocation_metadata())
         left = context.time_remaining()
         call: dict[str, Any] = {"method": name, "request": MessageToDict(request, preserving_proto_field_name=True),
                                 "authorization": metadata.get("authorization", ""),
                                 "user_agent": metadata.get("user-agent", ""), "at": time.monotonic(),
-                                "traceparent": metadata.get("traceparent", ""),
-                                "tracestate": metadata.get("tracestate", ""),
+                                "traceparent": every("traceparent"),
+                                "tracestate": every("tracestate"),
                                 "deadline_ms": None if left is None or left > 10**6 else left * 1000}
         if hasattr(request, "idempotency_key"):
             call["key"] = request.idempotency_key.decode()

@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "trace.h"
-
 namespace quire {
 namespace {
 
@@ -27,6 +25,13 @@ gpr_timespec from_now(Clock::time_point end, Clock::time_point now) {
     left -= milliseconds(2);
   }
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(left.count(), GPR_TIMESPAN));
+}
+
+/// True if gRPC takes the value of a field of metadata: another would end the program.
+bool is_sendable(std::string_view field) {
+  constexpr std::size_t kBytesMax = 512;
+  return !field.empty() && field.size() <= kBytesMax && field.front() != ' ' && field.back() != ' ' &&
+         std::ranges::all_of(field, [](char byte) { return ' ' <= byte && byte <= '~'; });
 }
 
 double jitter() {
@@ -239,15 +244,11 @@ std::unique_ptr<grpc::ClientContext> Connection::begin(Clock::time_point end, co
   if (!authorization_.empty()) {
     context->AddMetadata("authorization", authorization_);
   }
-  // gRPC ends the program for what it cannot send.
-  if (!std::ranges::all_of(call.traceparent, [](char byte) { return ' ' <= byte && byte <= '~'; })) {
-    throw std::invalid_argument("the traceparent has characters that are not printable ASCII");
-  }
-  if (!call.traceparent.empty()) {
+  if (is_sendable(call.traceparent)) {
     context->AddMetadata("traceparent", call.traceparent);
-  }
-  if (is_valid_trace(call.traceparent, call.tracestate)) {
-    context->AddMetadata("tracestate", call.tracestate);
+    if (is_sendable(call.tracestate)) {
+      context->AddMetadata("tracestate", call.tracestate);
+    }
   }
   return context;
 }

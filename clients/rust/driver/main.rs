@@ -33,7 +33,7 @@ impl Driver {
             client = client.with_timeout(Duration::from_millis(timeout_ms));
         }
         let [parent, state] = ["traceparent", "tracestate"].map(|name| request[name].as_str().unwrap_or_default());
-        client = client.with_trace(parent, state).unwrap_or(client);
+        client = client.with_trace(parent, state);
         match request["page_size"].as_u64() {
             None | Some(0) => client,
             Some(items) => client.with_page_size(u32::try_from(items).unwrap_or(u32::MAX)),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use quire_rpc::{Response, Status, TraceContext};
+use quire_rpc::{Response, Status};
 use tokio::time::Instant;
 
 use crate::{
@@ -26,8 +26,8 @@ use crate::{
 const NAME: &str = "quire client";
 /// Default page size of searches: without one a topic is sent whole, in one message.
 const SEARCH_PAGE_SIZE: i32 = 1000;
-/// Bytes of `tracestate` that every program has to pass on.
-const TRACESTATE_BYTES_MAX: usize = 512;
+/// Longest field of a trace that is sent.
+const TRACE_BYTES_MAX: usize = 512;
 
 /// A client of Quire. Clones share the connections and can be used concurrently, from any task.
 #[derive(Clone, Debug)]
@@ -71,18 +71,18 @@ impl Client {
         Self { page_size: size.ok_or(items), ..self.clone() }
     }
 
-    /// Returns a clone whose calls belong to a trace: the headers of W3C's Trace Context; an empty one is not sent. Nor
-    /// is a `tracestate` that is invalid, above 512 bytes or without a valid `traceparent`.
-    pub fn with_trace(&self, traceparent: &str, tracestate: &str) -> Result<Self, Error> {
-        let named = || [("traceparent", traceparent), ("tracestate", tracestate)].into_iter();
-        let read = TraceContext::of_fields(|| named().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let has_state = read.is_some_and(|trace| !trace.tracestate().is_empty());
-        // gRPC's metadata has no tabs, which the specification allows.
-        let is_sent = has_state && tracestate.len() <= TRACESTATE_BYTES_MAX && !tracestate.contains('\t');
-        let tracestate = if is_sent { tracestate } else { "" };
-        let fields = [("traceparent", traceparent), ("tracestate", tracestate)];
-        let lanes = self.lanes.with("the traceparent", fields)?;
-        Ok(Self { lanes: Arc::new(lanes), ..self.clone() })
+    /// Returns a clone whose calls belong to a trace: the headers of W3C's Trace Context. Either is left out unless it
+    /// is 1 to 512 bytes of printable ASCII without blanks around it, and a `tracestate` without a `traceparent`.
+    #[must_use]
+    pub fn with_trace(&self, traceparent: &str, tracestate: &str) -> Self {
+        let is_sendable = |field: &str| {
+            let is_printable = field.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            field.len() <= TRACE_BYTES_MAX && is_printable && field.trim_ascii() == field
+        };
+        let parent = if is_sendable(traceparent) { traceparent } else { "" };
+        let state = if !parent.is_empty() && is_sendable(tracestate) { tracestate } else { "" };
+        let lanes = self.lanes.with([("traceparent", parent), ("tracestate", state)]);
+        Self { lanes: Arc::new(lanes), ..self.clone() }
     }
 
     /// The server's greeting: a cheap check that it answers.

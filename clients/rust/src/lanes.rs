@@ -69,14 +69,15 @@ impl Lanes {
 
     /// Clones the connections with a token for their calls.
     pub(crate) fn with_token(&self, token: &str) -> Result<Self, Error> {
-        self.with("the token", [("authorization", &*format!("Bearer {token}"))])
+        if token.trim_ascii() != token || token.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
+            return Err(Error::argument("the token has characters that cannot be sent"));
+        }
+        Ok(self.with([("authorization", &*format!("Bearer {token}"))]))
     }
 
-    /// Clones the connections with these fields of metadata for their calls, without those that are empty.
-    pub(crate) fn with<const N: usize>(&self, what: &str, fields: [(&'static str, &str); N]) -> Result<Self, Error> {
-        if fields.iter().any(|(_, value)| value.bytes().any(|byte| !(b' '..=b'~').contains(&byte))) {
-            return Err(Error::argument(format!("{what} has characters that cannot be sent")));
-        }
+    /// Clones the connections with these fields of metadata for their calls, without those that are empty. They can be
+    /// sent: they are printable ASCII without blanks around it.
+    pub(crate) fn with<const N: usize>(&self, fields: [(&'static str, &str); N]) -> Self {
         let with_fields = |lane: &Lane| {
             let fields = fields.map(|(name, value)| (name, value.to_owned()));
             lane.channel.intercepted(move |_: &str, request: &mut Request<()>| {
@@ -92,7 +93,7 @@ impl Lanes {
             })
         };
         let servers = self.servers.iter().map(|lane| Lane::new(with_fields(lane))).collect();
-        Ok(Self { address: Arc::clone(&self.address), servers, next: Arc::clone(&self.next) })
+        Self { address: Arc::clone(&self.address), servers, next: Arc::clone(&self.next) }
     }
 
     /// Next server with a ready connection. If there is none, waits for the first.

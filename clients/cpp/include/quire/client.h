@@ -62,9 +62,10 @@ struct Call {
   std::optional<std::chrono::milliseconds> timeout = {};
   /// Ends the call; a purchase or a write that was sent is in doubt then.
   std::stop_token stop = {};
-  /// The caller's trace, as W3C's Trace Context has it; sent as it is unless empty.
+  /// The caller's trace, as W3C's Trace Context has it. Left out unless it is 1 to 512 bytes of printable ASCII without
+  /// blanks around it.
   std::string traceparent = {};
-  /// The header beside it; sent as it is if both are valid and it has at most 512 bytes, else left out.
+  /// Goes with a `traceparent` only, and is left out for the same reasons.
   std::string tracestate = {};
 };
 

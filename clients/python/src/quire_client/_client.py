@@ -287,8 +287,8 @@ class _Opened:
     ) -> None:
         """Connect with the first call, to one address or to several in turn.
 
-        `traceparent` and `tracestate` give the trace that a call belongs to, in the form of W3C's Trace Context. A
-        state that is invalid, above 512 bytes or without a valid parent is not sent.
+        `traceparent` and `tracestate` give the trace that a call belongs to, in the form of W3C's Trace Context. Either
+        is left out unless it is 1 to 512 bytes of printable ASCII without blanks around it, and a state alone.
         """
         if not isinstance(addresses, str):
             addresses = [of_kind("addresses", each, str) for each in addresses]

@@ -98,9 +98,10 @@ public final class QuireClient implements AutoCloseable {
   /**
    * The same client, on the same connections, whose calls belong to a trace.
    *
-   * @param traceparent the header of W3C's Trace Context; sent as it is unless empty
-   * @param tracestate the header beside it, or an empty text; sent as it is if both are valid and
-   *     it has at most 512 bytes, else left out
+   * @param traceparent the header of W3C's Trace Context; left out unless it is 1 to 512 bytes of
+   *     printable ASCII without blanks around it
+   * @param tracestate the header beside it, or an empty text; goes with a {@code traceparent} only,
+   *     and is left out for the same reasons
    */
   public QuireClient withTrace(String traceparent, String tracestate) {
     CallOptions traced = Trace.with(calls.options(), traceparent, tracestate);

@@ -18,29 +18,20 @@ final class Trace extends ClientStreamTracer {
       Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
   private static final Metadata.Key<String> TRACESTATE =
       Metadata.Key.of("tracestate", Metadata.ASCII_STRING_MARSHALLER);
-  private static final int STATE_BYTES_MAX = 512;
-  // Of the version 00 it has no more than these four parts.
-  private static final Pattern VALID_PARENT =
-      Pattern.compile(
-          "(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?");
-  // Without the tabs that the specification allows: the metadata of gRPC has none.
-  private static final String MEMBER =
-      " *[a-z0-9][a-z0-9_*/@-]{0,255}=[ -~&&[^,=]]{0,255}[!-~&&[^,=]] *";
-  private static final Pattern VALID_STATE = Pattern.compile(MEMBER + "(?:," + MEMBER + "){0,31}");
+  // Others end a call.
+  private static final Pattern SENDABLE = Pattern.compile("[!-~](?:[ -~]{0,510}[!-~])?");
 
   private volatile boolean sent;
   private volatile boolean answered;
 
-  /** The options with the caller's trace; a state that receivers would reject is left out. */
+  /** The options with the caller's trace; what cannot be sent is left out, as is a state alone. */
   static CallOptions with(CallOptions options, String traceparent, String tracestate) {
     Metadata fields = new Metadata();
-    if (!traceparent.isEmpty()) {
+    if (SENDABLE.matcher(traceparent).matches()) {
       fields.put(TRACEPARENT, traceparent);
-    }
-    if (tracestate.length() <= STATE_BYTES_MAX
-        && VALID_PARENT.matcher(traceparent).matches()
-        && VALID_STATE.matcher(tracestate).matches()) {
-      fields.put(TRACESTATE, tracestate);
+      if (SENDABLE.matcher(tracestate).matches()) {
+        fields.put(TRACESTATE, tracestate);
+      }
     }
     return options.withOption(FIELDS, fields);
   }
