@@ -22,9 +22,7 @@ use super::limits::Limits;
 use super::observer::{NoObserver, Observer, Refusal};
 use super::registry::ConnectionRegistry;
 #[cfg(feature = "channelz")]
-use super::shown::ShownServer;
-#[cfg(feature = "channelz")]
-use super::shown_servers::ShownServers;
+use super::shown_servers::{ShownServer, ShownServers};
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError, ErasedService, HttpService};
@@ -271,8 +269,13 @@ impl Builder {
             let ours = self.deadlines.iter().rfind(|(is_for, _)| is_for(&route.path));
             route.deadlines = ours.map(|(_, deadlines)| *deadlines).unwrap_or_default();
         }
+        let calls = Shares::with_reserve(calls_max, self.asks_callers);
         #[cfg(feature = "channelz")]
-        let (shown_among, shown_name) = self.shown.unzip();
+        let shown = self.shown.map(|(servers, name)| {
+            let server = Arc::new(ShownServer::new(name, calls.clone()));
+            servers.add(&server);
+            server
+        });
         let shared = Arc::new_cyclic(|shared| {
             #[cfg(feature = "tower")]
             let layered = tower::layered(self.layers, shared);
@@ -292,18 +295,14 @@ impl Builder {
                 tls: self.tls.map(with_protocols),
                 connections: self.connections,
                 #[cfg(feature = "channelz")]
-                shown: shown_name.map(ShownServer::new),
+                shown,
                 permits: Permits::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,
-                calls: Shares::with_reserve(calls_max, self.asks_callers),
+                calls,
                 freeing: self.freeing,
             }
         });
-        #[cfg(feature = "channelz")]
-        if let Some(servers) = shown_among {
-            servers.add(&shared);
-        }
         Server::new(shared, self.workers.into())
     }
 

@@ -24,8 +24,6 @@ pub use accept::Server;
 pub use accept::incoming::Incoming;
 pub use browser::Cors;
 pub use builder::Builder;
-#[cfg(feature = "channelz")]
-pub(crate) use call::Shared;
 pub(crate) use call::plan::Contracts;
 pub use call::service::{Answer, AnswerStream, Answered, Call, Later, LocalArc, Method, RefusedService, Service};
 pub use deadlines::Deadlines;
@@ -38,6 +36,6 @@ pub use registry::{ConnectionRegistry, ListedCaller, ListedConnection, Metered, 
 #[cfg(feature = "channelz")]
 pub(crate) use shown::ShownSocket;
 #[cfg(feature = "channelz")]
-pub(crate) use shown_servers::ShownServers;
+pub(crate) use shown_servers::{ShownServer, ShownServers};
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

@@ -69,15 +69,10 @@ pub struct OpenConnection {
 impl ConnectionRegistry {
     /// The open connections, in the order of their ids.
     pub fn list(&self) -> Vec<OpenConnection> {
-        let mut open = self.states(|_| true);
+        let mut open: Vec<_> = self.lock().values().cloned().collect();
         open.sort_unstable_by_key(|connection| connection.id);
         let now = Instant::now();
         open.iter().map(|connection| connection.shown(now)).collect()
-    }
-
-    /// The open connections for which `is_wanted` is true.
-    pub(crate) fn states(&self, is_wanted: impl Fn(&ConnectionState) -> bool) -> Vec<Arc<ConnectionState>> {
-        self.lock().values().filter(|connection| is_wanted(connection)).cloned().collect()
     }
 
     /// Ends a connection at once, with its calls; false if none has this id.

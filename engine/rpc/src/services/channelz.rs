@@ -6,7 +6,7 @@
 //! Fields of the contract that are not named here are unset:
 //!
 //! - A server has its counts of calls, of all protocols. `calls_started` is the sum of those that ended and of what
-//!   waits now, HTTP requests included.
+//!   is in flight, HTTP requests included and the call of this service left out, read one after another: it may fall.
 //! - A connection has its addresses, unless its transport has none, as Unix sockets; TLS with the cipher suite and the
 //!   client's certificate; as its name the client's credential, else its address; and as `streams_started` its calls.
 //! - Channels are not shown: they do not count their calls.
@@ -30,7 +30,7 @@ use super::proto::channelz::{
     ServerData, ServerRef, Socket, SocketData, SocketRef,
 };
 use crate::envelope::{Request, Response};
-use crate::server::{Builder, ConnectionState, OpenConnection, Service, Shared, ShownServers, ShownSocket};
+use crate::server::{Builder, ConnectionState, OpenConnection, Service, ShownServer, ShownServers, ShownSocket};
 use crate::status::Status;
 
 /// Limit of a page, and its size if the caller names none.
@@ -47,7 +47,7 @@ impl ChannelzReporter {
         (reporter.clone(), ChannelzServer::new(reporter))
     }
 
-    fn server(&self, id: i64) -> Result<Arc<Shared>, Status> {
+    fn server(&self, id: i64) -> Result<Arc<ShownServer>, Status> {
         self.0.list().remove(&id).ok_or_else(|| unknown("server", id))
     }
 }
@@ -70,29 +70,22 @@ fn unknown(what: &str, id: i64) -> Status {
     Status::not_found(format!("no {what} has the id {id}"))
 }
 
-/// Items from the id `start` on; true if none are left behind them.
-fn page<T>(items: BTreeMap<i64, T>, start: i64, max_results: i64) -> Result<(impl Iterator<Item = T>, bool), Status> {
+/// Items from the id `start` on, and whether they are the last.
+fn page<T: Clone>(items: &BTreeMap<i64, T>, start: i64, max_results: i64) -> Result<(Vec<T>, bool), Status> {
     let wanted = usize::try_from(max_results)
         .map_err(|_| Status::invalid_argument("max_results is negative: it must be 0 or the size of a page"))?;
     let size = if wanted == 0 { PAGE_MAX } else { wanted.min(PAGE_MAX) };
-    let is_last = items.range(start..).nth(size).is_none();
-    Ok((items.into_iter().skip_while(move |(id, _)| *id < start).take(size).map(|(_, item)| item), is_last))
+    let mut left = items.range(start..);
+    let found = left.by_ref().take(size).map(|(_, item)| item.clone()).collect();
+    Ok((found, left.next().is_none()))
 }
 
-/// Open connections of a server by their ids.
-fn sockets(server: &Shared) -> BTreeMap<i64, Arc<ConnectionState>> {
-    let of_server = |socket: &ShownSocket| server.shown.as_ref().is_some_and(|shown| shown.id == socket.server);
-    let open = server.connections.states(|connection| connection.socket.get().is_some_and(|socket| of_server(socket)));
-    open.into_iter().filter_map(|connection| Some((connection.socket.get()?.id, connection))).collect()
-}
-
-fn server(server: &Arc<Shared>) -> Option<Server> {
-    let shown = server.shown.as_ref()?;
+fn server(shown: &ShownServer) -> Server {
     let (calls_succeeded, calls_failed) = (shown.calls_succeeded.load(Relaxed), shown.calls_failed.load(Relaxed));
-    let calls_started = calls_succeeded + calls_failed + count(server.calls.taken());
+    let calls_started = calls_succeeded + calls_failed + count(shown.calls.taken());
     let data = ServerData { calls_started, calls_succeeded, calls_failed, ..ServerData::default() };
     let server_ref = ServerRef { server_id: shown.id, name: shown.name.clone() };
-    Some(Server { r#ref: Some(server_ref), data: Some(data), ..Server::default() })
+    Server { r#ref: Some(server_ref), data: Some(data), ..Server::default() }
 }
 
 fn socket_ref(socket: &ShownSocket, open: &OpenConnection) -> SocketRef {
@@ -103,7 +96,7 @@ fn socket(connection: &ConnectionState) -> Option<Socket> {
     let (socket, open) = (connection.socket.get()?, connection.shown(Instant::now()));
     let streams_started = socket.calls_ended.load(Relaxed) + count(open.calls_in_flight);
     let security = socket.tls.get().map(|tls| {
-        let cipher_suite = Some(CipherSuite::StandardName(tls.cipher_suite.clone()));
+        let cipher_suite = tls.cipher_suite.clone().map(CipherSuite::StandardName);
         let remote_certificate = tls.certificate.as_deref().unwrap_or_default().to_vec();
         Security { model: Some(Model::Tls(Tls { cipher_suite, remote_certificate, ..Tls::default() })) }
     });
@@ -139,14 +132,14 @@ impl Channelz for ChannelzReporter {
 
     async fn get_servers(&self, request: Request<GetServersRequest>) -> Result<Response<GetServersResponse>, Status> {
         let GetServersRequest { start_server_id, max_results } = request.into_inner();
-        let (servers, end) = page(self.0.list(), start_server_id, max_results)?;
-        let server = servers.filter_map(|shared| server(&shared)).collect();
+        let (servers, end) = page(&self.0.list(), start_server_id, max_results)?;
+        let server = servers.iter().map(|shown| server(shown)).collect();
         Ok(Response::new(GetServersResponse { server, end }))
     }
 
     async fn get_server(&self, request: Request<GetServerRequest>) -> Result<Response<GetServerResponse>, Status> {
-        let shared = self.server(request.get_ref().server_id)?;
-        Ok(Response::new(GetServerResponse { server: server(&shared) }))
+        let shown = self.server(request.get_ref().server_id)?;
+        Ok(Response::new(GetServerResponse { server: Some(server(&shown)) }))
     }
 
     async fn get_server_sockets(
@@ -154,10 +147,9 @@ impl Channelz for ChannelzReporter {
         request: Request<GetServerSocketsRequest>,
     ) -> Result<Response<GetServerSocketsResponse>, Status> {
         let GetServerSocketsRequest { server_id, start_socket_id, max_results } = request.into_inner();
-        let open = sockets(&*self.server(server_id)?);
-        let (open, end) = page(open, start_socket_id, max_results)?;
+        let (open, end) = page(&self.server(server_id)?.sockets(), start_socket_id, max_results)?;
         let now = Instant::now();
-        let refs = open.filter_map(|open| Some(socket_ref(open.socket.get()?, &open.shown(now))));
+        let refs = open.iter().filter_map(|open| Some(socket_ref(open.socket.get()?, &open.shown(now))));
         Ok(Response::new(GetServerSocketsResponse { socket_ref: refs.collect(), end }))
     }
 
@@ -174,8 +166,22 @@ impl Channelz for ChannelzReporter {
 
     async fn get_socket(&self, request: Request<GetSocketRequest>) -> Result<Response<GetSocketResponse>, Status> {
         let id = request.get_ref().socket_id;
-        let connection = self.0.list().values().find_map(|server| sockets(server).remove(&id));
+        let connection = self.0.list().values().find_map(|server| server.sockets().get(&id).cloned());
         let connection = connection.ok_or_else(|| unknown("socket", id))?;
         Ok(Response::new(GetSocketResponse { socket: socket(&connection) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_bound_whatever_is_asked_for() {
+        let items: BTreeMap<i64, i64> = (0..=100).map(|id| (id, id)).collect();
+        for asked in [0, 1000] {
+            assert_eq!(page(&items, 0, asked).unwrap(), ((0..100).collect(), false));
+        }
+        assert_eq!(page(&items, 1, 0).unwrap(), ((1..=100).collect(), true));
     }
 }

@@ -171,9 +171,7 @@ impl Server {
         peer.is_known = permit.known();
         let mut listed = self.shared.connections.open(address, "");
         #[cfg(feature = "channelz")]
-        if let Some(shown) = &self.shared.shown {
-            listed.state().socket.get_or_init(|| Box::new(shown.socket(peer.local)));
-        }
+        let shown = self.shared.shown.as_ref().map(|shown| shown.open(listed.state(), peer.local));
         peer.connection = Some(Arc::clone(listed.state()));
         let mut reason = if role.refusing {
             let refused = tokio::time::timeout(REFUSAL_MAX, self.serve_protocol(io, peer, role));
@@ -182,6 +180,8 @@ impl Server {
             let serving = pin!(self.serve_protocol(io, peer, role));
             listed.unless_cut(serving).await.unwrap_or_else(|| registry::CUT.to_owned())
         };
+        #[cfg(feature = "channelz")]
+        drop(shown);
         drop(listed);
         if permit.standing().is_leaving() {
             "made room for another client".clone_into(&mut reason);

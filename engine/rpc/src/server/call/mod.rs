@@ -39,7 +39,7 @@ use crate::server::registry::ConnectionRegistry;
 use crate::server::reply::sink::Sink;
 use crate::server::reply::{Reply, ReplyState, Templates};
 #[cfg(feature = "channelz")]
-use crate::server::shown::ShownServer;
+use crate::server::shown_servers::ShownServer;
 use crate::status::{Code, Status};
 use plan::{Route, Routes};
 use quire_net::Permits;
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     pub(crate) connections: ConnectionRegistry,
     /// Set if the channelz service shows the server.
     #[cfg(feature = "channelz")]
-    pub(crate) shown: Option<ShownServer>,
+    pub(crate) shown: Option<Arc<ShownServer>>,
     pub(crate) hosts: Hosts,
     /// Paths answered even on excess connections, such as health.
     pub(crate) always: Vec<String>,
@@ -388,8 +388,7 @@ impl Shared {
     fn count(&self, code: Code, calls: u32, peer: &Peer) {
         #[cfg(feature = "channelz")]
         if let Some(shown) = &self.shown {
-            let socket = peer.connection.as_deref().and_then(|connection| connection.socket.get());
-            shown.count(code, calls, socket.map(AsRef::as_ref));
+            shown.count(code, calls, peer.connection.as_deref());
         }
     }
 
