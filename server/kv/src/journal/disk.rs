@@ -65,7 +65,7 @@ pub(crate) enum DiskError {
     #[error("its file `{VERSION_FILE}` is missing or damaged")]
     Incomplete,
     #[error("it has format version {0}")]
-    Newer(u8),
+    OtherFormat(u8),
     #[error(transparent)]
     Store(#[from] fjall::Error),
 }
@@ -92,9 +92,10 @@ impl Disk {
     /// Opens the store with an empty log. The log's contents are first flushed to tables: after a failed flush of the
     /// log, the kernel may show data that is not on disk, and reports that only once.
     pub(crate) fn open(folder: &Path) -> Result<Self, DiskError> {
-        // A newer log would look torn or damaged.
-        if let Some(found) = header(folder)?.map(|header| header[VERSION_MAGIC.len()]).filter(|found| *found > FORMAT) {
-            return Err(DiskError::Newer(found));
+        // A log of another format would look torn or damaged.
+        if let Some(found) = header(folder)?.map(|header| header[VERSION_MAGIC.len()]).filter(|found| *found != FORMAT)
+        {
+            return Err(DiskError::OtherFormat(found));
         }
         if folder.join(LOCK_FILE).exists() {
             Self::prepare(folder)?;
@@ -268,10 +269,10 @@ fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     if tables.exists() && fs::read_dir(tables)?.next().is_some() {
         return Err(DiskError::Incomplete);
     }
-    if version.exists() {
-        fs::remove_file(version)?;
+    match fs::remove_file(version) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(false),
     }
-    Ok(false)
 }
 
 /// The header in the version file, if it is whole.

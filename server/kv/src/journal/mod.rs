@@ -63,9 +63,9 @@ pub enum OpenError {
         /// The damage.
         reason: String,
     },
-    /// A later release has written it.
-    #[error("the key-value store in {} has format version {found}, and this program knows version {}; use a newer quire, or restore a backup that this one made", path.display(), disk::FORMAT)]
-    Newer {
+    /// Another release has written it.
+    #[error("the key-value store in {} has format version {found}, and this program reads version {}; use the release that made it, or restore a backup that this one made", path.display(), disk::FORMAT)]
+    OtherFormat {
         /// The path.
         path: PathBuf,
         /// The format's version.
@@ -81,7 +81,7 @@ impl OpenError {
             DiskError::Store(fjall::Error::Io(reason))
             | DiskError::Log(LogError::Io(reason))
             | DiskError::Tables(TablesError::Io(reason)) => Self::Unusable { path, reason },
-            DiskError::Newer(found) => Self::Newer { path, found },
+            DiskError::OtherFormat(found) => Self::OtherFormat { path, found },
             other => Self::Damaged { path, reason: other.to_string() },
         }
     }

@@ -233,7 +233,6 @@ impl OpenWriter<'_> {
             let begun_at = Instant::now();
             written = self.disk.commit(records, table.version());
             histograms.commit.observe(begun_at.elapsed().as_secs_f64());
-            histograms.batch.observe(f64::from(u32::try_from(decided.changes.len()).unwrap_or(u32::MAX)));
         }
         if let Err(error) = written.map_err(DiskError::from).and_then(|()| Ok(files.check()?)) {
             for (old, new) in decided.taken.into_iter().rev() {
@@ -242,7 +241,10 @@ impl OpenWriter<'_> {
             doubtful.extend(decided.changes.into_iter().map(|(key, _)| key));
             return Err(error);
         }
-        *wrote |= !decided.changes.is_empty();
+        if !decided.changes.is_empty() {
+            *wrote = true;
+            histograms.batch.observe(f64::from(u32::try_from(decided.changes.len()).unwrap_or(u32::MAX)));
+        }
         for (key, change) in decided.changes {
             match change {
                 Change::Put(entry) => table.put_decided(key, entry),

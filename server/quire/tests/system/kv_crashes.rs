@@ -171,26 +171,30 @@ async fn damage_stops_the_key_value_service_alone_and_is_named_everywhere() {
 }
 
 #[tokio::test]
-async fn a_store_of_a_newer_format_is_left_as_it_is_and_named_with_what_to_do() {
+async fn a_store_of_another_format_is_left_as_it_is_and_named_with_what_to_do() {
     let folder = folder();
     let mut server = durable().serve(folder.path());
     put(&client(&server), "key").await;
     server.kill();
     let ((log, content), version) = (log(folder.path()), folder.path().join("data/kv/version"));
-    // A batch that this program does not know: it would cut it off as torn.
+    // A batch of another format, which this program would cut off as torn.
     fs::write(&log, [&*content, b"\x01newer"].concat()).expect("written");
     let intact = (fs::read(&log).expect("the log"), fs::read(&version).expect("the header"));
-    let newer = [b"FJL\x04", &intact.1[4..]].concat();
-    for (header, is_newer) in [(&newer, true), (&intact.1, false)] {
-        fs::write(&version, header).expect("written");
+    let of_format = |number: u8| [b"FJL", &[number][..], &intact.1[4..]].concat();
+    for number in [4, 2, 3] {
+        let (header, is_other) = (of_format(number), number != 3);
+        fs::write(&version, &header).expect("written");
         let server = durable().serve(folder.path());
         let page = http::get(server.address, "/healthz");
-        let wanted =
-            "data/kv has format version 4, and this program knows version 3; use a newer quire, or restore a backup";
-        assert_eq!((page.status, page.body.contains(wanted)), (if is_newer { 503 } else { 200 }, is_newer), "{page:?}");
-        if is_newer {
+        let wanted = format!(
+            "data/kv has format version {number}, and this program reads version 3; use the release that made it, or \
+             restore a backup"
+        );
+        let expected = (if is_other { 503 } else { 200 }, is_other);
+        assert_eq!((page.status, page.body.contains(&wanted)), expected, "{page:?}");
+        if is_other {
             assert!(fs::read(&log).expect("the log") == intact.0, "nothing was cut off");
-            assert!(fs::read(&version).expect("the header") == newer);
+            assert!(fs::read(&version).expect("the header") == header);
         } else {
             assert!(has(&client(&server), "key").await);
         }
