@@ -119,6 +119,8 @@ test-peers: ## build what Quire is measured against, and ask each for one answer
 	$(call need,redis-server,redis-server)
 	$(TOOLS)/venv/bin/python load/peers/bench_engine.py --check --profile debug
 
+# The crates for other people's programs, as arguments.
+PUBLISHED = $(shell git ls-files '*Cargo.toml' | xargs grep -l '^publish = true' | xargs sed -sn '0,/^name/s/^name = "\(.*\)"/-p \1/p')
 check: ## formatting, lints, links, what would be published, and `make deny`, for which cargo-deny is built once
 	cargo fmt --all --check
 	for other in load/peers/*; do \
@@ -130,7 +132,7 @@ check: ## formatting, lints, links, what would be published, and `make deny`, fo
 	for features in client client,http1 server server,http1,tls server,channelz; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
-	cargo publish --workspace --dry-run --no-verify --allow-dirty
+	cargo package --offline --quiet --no-verify --allow-dirty $(PUBLISHED)
 	$(MAKE) --no-print-directory deny
 
 clients: $(CLIENTS) ## build the clients in six languages into target/clients
@@ -160,15 +162,16 @@ PACKAGED = target/$(PACKAGE_PROFILE)
 LISTED = $(filter dist,$(PACKAGE_PROFILE))
 RELEASING = $(if $(LISTED),$(CARGO_AUDITABLE) auditable,cargo)
 quire-packaged:
+	@echo "$@ installs $(if $(LISTED),cargo-auditable into $(TOOLS) by Cargo,nothing)"
 	$(if $(LISTED),$(MAKE) --no-print-directory $(CARGO_AUDITABLE))
 	$(RELEASING) build --locked --profile $(PACKAGE_PROFILE) -p server
 
 package: quire-packaged ## the Debian package of quire and quire-bench, and the lists of their crates, into target/dist
-	@echo "$@ installs auditable2cdx, cargo-auditable and cargo-deb into $(TOOLS), by Cargo"
+	@echo "$@ installs $(if $(LISTED),auditable2cdx and )cargo-deb into $(TOOLS), by Cargo"
 	$(MAKE) --no-print-directory $(CARGO_DEB) $(if $(LISTED),$(AUDITABLE2CDX))
 	$(RELEASING) build --locked --profile $(PACKAGE_PROFILE) --bin quire-bench
 	$(if $(LISTED),for program in quire quire-bench; do \
-		$(AUDITABLE2CDX) $(PACKAGED)/$$program >$(PACKAGED)/$$program.cdx.json || exit 1; \
+		$(AUDITABLE2CDX) $(PACKAGED)/$$program >$(PACKAGED)/$$program.cdx.json || { rm $(PACKAGED)/$$program.cdx.json; exit 1; }; \
 	done)
 	cargo build $(TESTED) --example manual
 	rm -rf $(PACKAGED)/package $(PACKAGED)/*.deb && mkdir $(PACKAGED)/package
@@ -181,6 +184,7 @@ package: quire-packaged ## the Debian package of quire and quire-bench, and the 
 TARBALL = quire-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)-x86_64-linux
 STATIC := -C target-feature=+crt-static
 tarball: package ## what is in the Debian package, its programs linked statically, into target/dist
+	rm -f $(PACKAGED)/quire-*-linux.tar.gz
 	$(RELEASING) rustc --locked --profile $(PACKAGE_PROFILE) -p server --bin quire -- $(STATIC)
 	$(RELEASING) rustc --locked --profile $(PACKAGE_PROFILE) -p bench --bin quire-bench -- $(STATIC)
 	rm -rf $(PACKAGED)/$(TARBALL) && cp -r $(PACKAGED)/package $(PACKAGED)/$(TARBALL)
@@ -198,16 +202,19 @@ deny: $(CARGO_DENY) ## licences, sources, bans and, if they can be fetched, advi
 		echo "skipped: advisories, because $(ADVISORIES) cannot be reached"; \
 	fi
 
-# maturin calls `cargo rustc`, which cargo-auditable alone takes for a compiler; and it calls what CARGO names, which would be itself.
+# maturin calls `$CARGO rustc`, but cargo-auditable wants the word `auditable` first, which this script adds; cargo-auditable calls
+# $CARGO in turn, so it is unset.
 wheel: $(MATURIN) ## quire as a wheel for pip, into target/dist
 	$(if $(LISTED),$(MAKE) --no-print-directory $(CARGO_AUDITABLE))
 	printf '#!/bin/sh\nexec env -u CARGO %s "$$@"\n' '$(RELEASING)' >$(TOOLS)/releasing-cargo && chmod +x $(TOOLS)/releasing-cargo
+	rm -f $(PACKAGED)/quire_server-*.whl
 	cd deploy/wheel && CARGO=$(CURDIR)/$(TOOLS)/releasing-cargo ../../$(MATURIN) build --locked --profile $(PACKAGE_PROFILE) --out ../../$(PACKAGED)
 
 # Packages the programs that other parts have built, without lists: with them, all of the workspace would be built again.
 test-package: PACKAGE_PROFILE := release
 test-package: PACKAGE_FLAGS := --fast
 test-package: package ## install, start, upgrade, remove and purge the Debian package on this machine; needs root
+	@echo "$@ installs systemd from Debian if it is missing"
 	$(call need,systemd-analyze,systemd)
 	deploy/test_package.sh $(PACKAGED)/quire_*.deb
 
