@@ -128,7 +128,7 @@ class Operator(Process):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_work(quire, tmp_path, page, request):
-    with stopping(Operator(quire, tmp_path)) as operator, contextlib.ExitStack() as databases:
+    with contextlib.ExitStack() as databases, stopping(Operator(quire, tmp_path)) as operator:
         shared = [line for _, line in commands(page) if DATABASE in line]
         if shared:
             request.getfixturevalue("has_postgres")

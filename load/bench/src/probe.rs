@@ -252,7 +252,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
 
     #[test]
     fn other_servers_are_not_taken_for_ours() {
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let closed = ([127, 0, 0, 1], 1).into();
         let others = [
             ("no listener", closed),
             ("hangs up", server(drop)),

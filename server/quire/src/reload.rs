@@ -1,5 +1,5 @@
-//! Reads files again at each SIGHUP or when an operator asks, each by itself and apart from the threads that serve, so
-//! that one that hangs (a pipe, a network file system) delays nothing else.
+//! Reads files again at each SIGHUP and each operator's request. Each set of files has a task of its own, apart from the
+//! threads that serve, so that a read that hangs (a pipe, a network file system) delays nothing else.
 
 use std::{future::Future, net::SocketAddr, pin::Pin, time::Duration};
 
@@ -20,7 +20,7 @@ pub(crate) struct Files {
     what: &'static str,
     /// Time after which a warning is logged that they are not read yet.
     late_after: Duration,
-    /// False if an operator who asks has read them already.
+    /// True if an operator's request reads them too; false for files that the request's handler has read itself.
     when_asked: bool,
     read: Reading,
 }
@@ -60,7 +60,7 @@ impl Files {
     }
 }
 
-/// Reads the files at each signal, and when an operator asks. Those that are still being read then are read once more.
+/// Reads the files at each signal and each operator's request. Requests during a read cause one more read after it.
 /// The manager of a server at `address` gets the begin and the end.
 pub(crate) async fn at_each(
     mut signal: Signal,

@@ -115,7 +115,7 @@ impl Calls {
         }
     }
 
-    /// Prints a fault; if the outcome is unknown, also the command that asks for it.
+    /// Prints a failed call's error; if the outcome is unknown and the call has a key, also the command that shows it.
     fn failed(&self, error: &Error, words: &[String], key: Option<&Key>) -> Exit {
         let exit = Exit::from(error);
         let words = words.splitn(2, |word| word == "--").collect::<Vec<_>>().concat();

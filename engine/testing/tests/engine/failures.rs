@@ -17,7 +17,7 @@ use rpc_testing::proto::echo_client::{self, EchoClient};
 use rpc_testing::proto::echo_server::EchoServer;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
-use crate::support::{NEVER, frame, in_memory, text};
+use crate::support::{NEVER, frame, in_memory, refusing, text};
 
 /// The error of this type behind a failure of the transport.
 fn cause<T: Error + 'static>(status: &Status) -> Option<&T> {
@@ -101,7 +101,7 @@ async fn a_name_without_an_address() {
 
 #[tokio::test]
 async fn a_refused_connection() {
-    let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (_socket, address) = refusing();
     let builder = || Channel::builder(&format!("http://{address}")).unwrap();
     let status = failed(builder()).await;
     assert_eq!(row(&status), (Code::Unavailable, Reach::Untouched, Some(TransportFailure::Connect)), "{status}");

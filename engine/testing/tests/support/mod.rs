@@ -74,7 +74,8 @@ impl Observer for Counts {
     }
 }
 
-/// A port of this machine that refuses connections until its socket listens, and that nobody else can take.
+/// Binds a port of this machine without listening. Connections are refused until the socket listens, and no other
+/// process can bind the port.
 pub(crate) fn refusing() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -68,13 +68,14 @@ fn no_answer_is_3_and_so_is_one_of_another_program() {
         ("HTTP/1.1 200 OK\r\n", "the answer is not HTTP/1.1"),
     ] {
         let listener = listener.try_clone().expect("the same port");
-        thread::spawn(move || {
+        let stub = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a connection");
             stream.write_all(answer.as_bytes()).expect("written");
             stream.shutdown(std::net::Shutdown::Write).expect("the end of the answer");
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
         fails(folder.path(), &[&address], 3, said);
+        stub.join().expect("the stub");
     }
     fails(folder.path(), &[NOWHERE], 3, "cannot connect to");
 }

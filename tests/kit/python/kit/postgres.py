@@ -20,8 +20,8 @@ def programs() -> pathlib.Path:
 
 
 def as_other_user(folder: pathlib.Path) -> list[str]:
-    """The words before a command that runs it as another user if this one is root, whom PostgreSQL refuses. The folder
-    becomes that user's; it may be in a folder of root's."""
+    """Prefix of a command, for PostgreSQL refuses to run as root: if this process is root, the command runs as the user
+    `postgres`, who becomes owner of the folder and of what is directly in it. Folders above may be root's alone."""
     folder.chmod(0o700)
     if os.getuid():
         return []
@@ -43,8 +43,12 @@ class Postgres(Process):
             self._run("initdb", "--auth=trust", "--no-sync", "--no-locale", "-E", "UTF8", "-U", OWNER, "-D", "data")
         else:
             source = ("-d", primary.url("replication"))
-            self._run("pg_basebackup", "--no-sync", "--write-recovery-conf", "-D", "data", *source)
-        self.begin()
+            self._run("pg_basebackup", "--no-sync", "--checkpoint=fast", "--write-recovery-conf", "-D", "data", *source)
+        try:
+            self.begin()
+        except BaseException:
+            self.stop()
+            raise
 
     def begin(self) -> None:
         """Starts it, and waits until it answers."""

@@ -36,11 +36,11 @@ def wait_until(what: str, condition: Callable[[], Any], seconds: float = PATIENC
 
 
 def free_port() -> int:
-    """One that no one listens on, and that the system gives no outgoing connection: it must be free again after a restart."""
-    for port in _ports:
+    """A free port outside the range of outgoing connections, so that a program can bind it again after a restart."""
+    for port in itertools.islice(_ports, LAST_PORT - FIRST_PORT):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-    raise RuntimeError("unreachable: the ports are a cycle")
+    raise RuntimeError("no port is free")
 
 
 class Process:
